@@ -54,7 +54,8 @@ public:
 /// The machine refused: driver, memory, disk. `doing` says what was being done. Exit code 1.
 class RuntimeError : public Error {
 public:
-  RuntimeError(const std::string& doing, const std::string& reason, const std::string& way_out = {});
+  RuntimeError(const std::string& doing, const std::string& reason,
+               const std::string& way_out = {});
 };
 
 /// A GPU is needed and none is there. Exit code 3.

@@ -1,0 +1,104 @@
+// The decisions about one SpMM: strategy, tile parameters, which rows a tile has, and what that
+// costs.
+#pragma once
+
+#include "compiler/emit/target.h"
+#include "compiler/input/matrix.h"
+#include "compiler/inspect/spmm_problem.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsertc {
+
+enum class Strategy : uint8_t {
+  unrolled, ///< straight-line code: columns are address offsets, weights are operands
+  streamed, ///< a loop over indices and values in memory; rows and their lengths are known
+};
+enum class Stage : uint8_t {
+  global, ///< B is loaded where it is used
+  smem,   ///< chunks of B's rows are copied to shared memory ahead of their use
+};
+enum class WeightOperand : uint8_t {
+  immediate,     ///< in the instruction
+  constant_bank, ///< in the 64 KB constant bank
+};
+
+/// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
+/// A block has 32*warps threads along columns (x), `groups` tiles along rows (y) and `splitk` parts
+/// of K (z).
+struct SpmmTile {
+  Strategy strategy = Strategy::unrolled;
+  uint32_t rows = 32;  ///< rows of C a thread computes
+  uint32_t vec = 1;    ///< columns of C a thread computes
+  uint32_t warps = 4;  ///< warps along N
+  uint32_t groups = 1; ///< row tiles in a block
+  uint32_t splitk = 1; ///< parts of K, summed in ascending order at the end
+  Stage stage = Stage::global;
+  uint32_t chunk = 32; ///< smem: rows of B in one copy
+  uint32_t prefetch =
+      8; ///< loads of B issued ahead of their use (smem: chunks in flight, at least 2)
+  WeightOperand weights = WeightOperand::immediate;
+
+  uint32_t threads_along_columns() const { return 32 * warps; }
+  uint32_t columns_per_block() const { return 32 * warps * vec; }
+};
+
+/// What the user fixed; everything else is chosen.
+struct SpmmTileChoice {
+  std::optional<Strategy> strategy;
+  std::optional<uint32_t> rows, vec, warps, groups, splitk, chunk, prefetch;
+  std::optional<Stage> stage;
+  std::optional<WeightOperand> weights;
+};
+/// Parses "rows=64,vec=1,..."; throws UsageError naming the word and the known ones.
+SpmmTileChoice parse_tile_choice(std::string_view text);
+/// "strategy=unrolled,rows=32,vec=1,..." in a fixed order; parses back.
+std::string to_string(const SpmmTile& tile);
+
+/// What the schedule costs, counted from the pattern.
+struct SpmmPrediction {
+  uint64_t multiply_adds = 0; ///< fused multiply-adds in the code (all tiles)
+  uint64_t loads = 0;         ///< loads of B in the code
+  uint64_t instructions = 0;  ///< estimated instructions of the code
+  uint64_t code_bytes = 0;    ///< 16 bytes an instruction
+  uint64_t data_bytes = 0;    ///< indices, values and constants in memory
+  double balance = 1.0;       ///< work of the heaviest tile over the mean
+};
+
+struct SpmmSchedule {
+  SpmmProblem problem;
+  Target target;
+  SpmmTile tile;
+  uint32_t rows = 0;  ///< M
+  uint32_t inner = 0; ///< K
+  /// Rows in tile order (a permutation of 0..M-1); tile t has row_order[tile_begin[t] ..
+  /// tile_begin[t+1]).
+  std::vector<uint32_t> row_order;
+  std::vector<uint32_t> tile_begin;
+  SpmmPrediction prediction;
+  /// Sentences for the user: why a strategy was refused, what was clamped.
+  std::vector<std::string> remarks;
+
+  uint32_t tile_count() const { return static_cast<uint32_t>(tile_begin.size()) - 1; }
+  /// Blocks along rows.
+  uint32_t grid_rows() const { return (tile_count() + tile.groups - 1) / tile.groups; }
+};
+
+/// Most multiply-adds in unrolled code before the streamed strategy is taken (multiply-adds counted
+/// per thread: non-zeros times columns a thread).
+constexpr uint64_t kDefaultGpuBudget = 262144;
+constexpr uint64_t kDefaultHostBudget = 4096;
+
+/// Chooses the strategy and the tile. `budget` of 0 means the target's default.
+/// Throws UsageError for combinations that cannot be (with what could).
+SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
+                           const SpmmTileChoice& choice = {}, uint64_t budget = 0);
+
+/// The same for a given strategy without the budget; for `inspect`, which compares strategies.
+SpmmPrediction predict_spmm(const Matrix& weights, const SpmmSchedule& schedule);
+
+} // namespace sparsertc
