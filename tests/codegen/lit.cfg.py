@@ -1,0 +1,40 @@
+# The lit suite `codegen`. Beside lit's own substitutions (%s, %t, %S) a test can use
+#
+#   %sparsertc   the command under test
+#   %not         LLVM's `not`: inverts an exit status (`%not --crash` for crashes)
+#   %ptxas       NVIDIA's assembler; a test that uses it says `REQUIRES: ptxas`
+#   %data        tests/data, the inputs that the repository carries
+#   FileCheck    (also count, split-file, ...) as in LLVM's own tests
+#
+# and `%if ptxas %{ ... %}` for a single line that needs the assembler.
+import os
+import shutil
+
+import lit.formats
+
+config.name = "sparsertc"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".sir", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = config.exec_root
+
+config.environment["PATH"] = os.pathsep.join(
+    [config.llvm_tools_dir, config.environment.get("PATH", os.defpath)]
+)
+# What a user has set must not decide what a test sees.
+config.environment["LC_ALL"] = "C"
+for variable in ("SPARSERTC_CACHE_DIR", "COLUMNS"):
+    config.environment.pop(variable, None)
+
+config.substitutions.append(("%sparsertc", config.sparsertc))
+config.substitutions.append(("%not", os.path.join(config.llvm_tools_dir, "not")))
+config.substitutions.append(("%data", config.test_data))
+
+search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
+ptxas = shutil.which("ptxas", path=search)
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
+else:
+    lit_config.note("SKIPPED: ptxas not found, so the PTX is checked but not assembled")
