@@ -31,7 +31,7 @@ endif()
 
 if(SPARSERTC_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "SPARSERTC_FUZZ needs Clang (libFuzzer); use the preset `fuzz` or "
-                      "-DCMAKE_CXX_COMPILER=clang++")
+                      "-DCMAKE_CXX_COMPILER=clang++-14")
 endif()
 
 if(SPARSERTC_SANITIZE OR SPARSERTC_FUZZ)
