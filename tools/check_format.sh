@@ -16,7 +16,15 @@ if [[ -z "$formatter" ]]; then
   exit 0
 fi
 
-mode=(--dry-run -Werror)
-[[ "${1:-}" == --fix ]] && mode=(-i)
-find ir compiler runtime tools tests \( -name '*.h' -o -name '*.cpp' \) -print0 |
-  sort -z | xargs -0 "$formatter" "${mode[@]}"
+files=()
+while IFS= read -r -d '' file; do
+  files+=("$file")
+done < <(find ir compiler runtime tools tests \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z)
+
+if [[ "${1:-}" == --fix ]]; then
+  "$formatter" -i "${files[@]}"
+elif ! output="$("$formatter" --dry-run -Werror "${files[@]}" 2>&1)"; then
+  grep -oE '^[^ :]+:[0-9]+' <<<"$output" | sort -u -t: -k1,1 |
+    sed 's/$/: error: not formatted as .clang-format says (first such line)/' >&2
+  exit 1
+fi
