@@ -18,6 +18,9 @@ enum class Strategy : uint8_t {
   unrolled, ///< straight-line code: columns are address offsets, weights are operands
   streamed, ///< a loop over indices and values in memory; rows and their lengths are known
 };
+constexpr std::string_view name_of(Strategy strategy) {
+  return strategy == Strategy::unrolled ? "unrolled" : "streamed";
+}
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
   smem,   ///< chunks of B's rows are copied to shared memory ahead of their use
@@ -26,6 +29,10 @@ enum class WeightOperand : uint8_t {
   immediate,     ///< in the instruction
   constant_bank, ///< in the 64 KB constant bank
 };
+
+std::string_view name_of(Strategy strategy);
+std::string_view name_of(Stage stage);
+std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
 /// A block has 32*warps threads along columns (x), `groups` tiles along rows (y) and `splitk` parts
