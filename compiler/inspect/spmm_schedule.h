@@ -18,9 +18,6 @@ enum class Strategy : uint8_t {
   unrolled, ///< straight-line code: columns are address offsets, weights are operands
   streamed, ///< a loop over indices and values in memory; rows and their lengths are known
 };
-constexpr std::string_view name_of(Strategy strategy) {
-  return strategy == Strategy::unrolled ? "unrolled" : "streamed";
-}
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
   smem,   ///< chunks of B's rows are copied to shared memory ahead of their use
