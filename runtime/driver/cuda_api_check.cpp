@@ -1,0 +1,82 @@
+// Compares cuda_api.h with NVIDIA's cuda.h at compile time, where that is present. No code.
+#include "runtime/driver/cuda_api.h"
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+
+#include <type_traits>
+
+static_assert(CUDA_VERSION >= 12000, "cuda_api.h describes CUDA 12 and newer");
+
+namespace sparsertc::cuda {
+namespace {
+
+/// What counts for the calling convention: pointers, integers and enums of one size, floats.
+template <typename A, typename B>
+constexpr bool
+    same_argument = sizeof(A) == sizeof(B) &&
+                    std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_floating_point_v<A> ==
+                        std::is_floating_point_v<B>;
+
+template <typename A, typename B>
+constexpr bool same_function = false;
+template <typename ResultA, typename... A, typename ResultB, typename... B>
+requires(sizeof...(A) ==
+         sizeof...(B)) constexpr bool same_function<ResultA (*)(A...), ResultB (*)(B...)> =
+    same_argument<ResultA, ResultB> && (same_argument<A, B> && ...);
+
+#define X(name, parameters)                                                                        \
+  static_assert(same_function<name##_function, decltype(&::name)>, "signature of " #name);
+SPARSERTC_CUDA_FUNCTIONS(X)
+#undef X
+static_assert(same_function<GetProcAddress, decltype(&::cuGetProcAddress)>);
+
+#define X(name, value) static_assert(::name == value, "value of " #name);
+SPARSERTC_CUDA_RESULTS(X)
+#undef X
+
+static_assert(sizeof(DeviceOrdinal) == sizeof(CUdevice));
+static_assert(sizeof(DeviceAddress) == sizeof(CUdeviceptr));
+
+constexpr bool same(auto ours, auto theirs) {
+  return static_cast<uint64_t>(ours) == static_cast<uint64_t>(theirs);
+}
+static_assert(same(DeviceAttribute::max_threads_per_block,
+                   CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(same(DeviceAttribute::max_grid_x, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X));
+static_assert(same(DeviceAttribute::max_grid_y, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y));
+static_assert(same(DeviceAttribute::max_grid_z, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z));
+static_assert(same(DeviceAttribute::max_shared_bytes_per_block,
+                   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
+static_assert(same(DeviceAttribute::max_registers_per_block,
+                   CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK));
+static_assert(same(DeviceAttribute::multiprocessor_count,
+                   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+static_assert(same(DeviceAttribute::l2_cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+static_assert(same(DeviceAttribute::compute_capability_major,
+                   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+static_assert(same(DeviceAttribute::compute_capability_minor,
+                   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+static_assert(same(DeviceAttribute::max_shared_bytes_per_block_optin,
+                   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+
+static_assert(same(FunctionAttribute::max_threads_per_block,
+                   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+static_assert(same(FunctionAttribute::shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+static_assert(same(FunctionAttribute::local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+static_assert(same(FunctionAttribute::registers, CU_FUNC_ATTRIBUTE_NUM_REGS));
+static_assert(same(FunctionAttribute::max_dynamic_shared_bytes,
+                   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+
+static_assert(same(JitOption::info_log_buffer, CU_JIT_INFO_LOG_BUFFER));
+static_assert(same(JitOption::info_log_buffer_bytes, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES));
+static_assert(same(JitOption::error_log_buffer, CU_JIT_ERROR_LOG_BUFFER));
+static_assert(same(JitOption::error_log_buffer_bytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES));
+
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kEventDefault == CU_EVENT_DEFAULT);
+static_assert(kCaptureModeThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+
+} // namespace
+} // namespace sparsertc::cuda
+#endif

@@ -1,0 +1,355 @@
+#include "tests/support/fake_cuda_driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace sparsertc::cuda {
+namespace {
+
+FakeCudaDriver* current_driver = nullptr;
+
+/// Leaves the enclosing function when the call is to fail.
+#define ENTER(name)                                                                                \
+  FakeCudaDriver& fake = FakeCudaDriver::current();                                                \
+  if (const Result injected = fake.enter(#name); injected != Result::CUDA_SUCCESS)                 \
+  return injected
+
+/// Whether [address, address + bytes) lies in one allocation; its first byte.
+uint8_t* find_memory(FakeCudaDriver& fake, DeviceAddress address, size_t bytes) {
+  for (auto& [start, block] : fake.memory)
+    if (address >= start && address - start <= block.size() &&
+        bytes <= block.size() - (address - start))
+      return block.data() + (address - start);
+  return nullptr;
+}
+
+Result init(uint32_t) {
+  ENTER(cuInit);
+  return Result::CUDA_SUCCESS;
+}
+Result driver_get_version(int32_t* version) {
+  ENTER(cuDriverGetVersion);
+  *version = 13000;
+  return Result::CUDA_SUCCESS;
+}
+Result device_get_count(int32_t* count) {
+  ENTER(cuDeviceGetCount);
+  *count = fake.devices;
+  return Result::CUDA_SUCCESS;
+}
+Result device_get(DeviceOrdinal* device, int32_t ordinal) {
+  ENTER(cuDeviceGet);
+  *device = ordinal;
+  return Result::CUDA_SUCCESS;
+}
+Result device_get_name(char* name, int32_t bytes, DeviceOrdinal) {
+  ENTER(cuDeviceGetName);
+  std::strncpy(name, "Fake GPU", static_cast<size_t>(bytes));
+  return Result::CUDA_SUCCESS;
+}
+Result device_get_attribute(int32_t* value, DeviceAttribute attribute, DeviceOrdinal) {
+  ENTER(cuDeviceGetAttribute);
+  *value = fake.attributes[attribute];
+  return Result::CUDA_SUCCESS;
+}
+Result device_total_mem(size_t* bytes, DeviceOrdinal) {
+  ENTER(cuDeviceTotalMem);
+  *bytes = size_t{1} << 30;
+  return Result::CUDA_SUCCESS;
+}
+Result primary_context_retain(ContextHandle* context, DeviceOrdinal) {
+  ENTER(cuDevicePrimaryCtxRetain);
+  *context = fake.make<ContextHandle>("context");
+  return Result::CUDA_SUCCESS;
+}
+Result primary_context_release(DeviceOrdinal) {
+  ENTER(cuDevicePrimaryCtxRelease);
+  return fake.remove_any("context");
+}
+Result context_set_current(ContextHandle context) {
+  ENTER(cuCtxSetCurrent);
+  return fake.is_alive("context", context) ? Result::CUDA_SUCCESS
+                                           : Result::CUDA_ERROR_INVALID_CONTEXT;
+}
+Result memory_get_info(size_t* free_bytes, size_t* total) {
+  ENTER(cuMemGetInfo);
+  *total = size_t{1} << 30;
+  *free_bytes = *total / 2;
+  return Result::CUDA_SUCCESS;
+}
+Result memory_allocate(DeviceAddress* address, size_t bytes) {
+  ENTER(cuMemAlloc);
+  if (bytes == 0)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  std::vector<uint8_t> block(bytes, 0xcd);
+  *address = reinterpret_cast<DeviceAddress>(block.data());
+  fake.memory[*address] = std::move(block);
+  return Result::CUDA_SUCCESS;
+}
+Result memory_free(DeviceAddress address) {
+  ENTER(cuMemFree);
+  return fake.memory.erase(address) == 1 ? Result::CUDA_SUCCESS : Result::CUDA_ERROR_INVALID_VALUE;
+}
+Result copy_to_device(DeviceAddress destination, const void* source, size_t bytes, StreamHandle) {
+  ENTER(cuMemcpyHtoDAsync);
+  uint8_t* memory = find_memory(fake, destination, bytes);
+  if (!memory)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(memory, source, bytes);
+  return Result::CUDA_SUCCESS;
+}
+Result copy_from_device(void* destination, DeviceAddress source, size_t bytes, StreamHandle) {
+  ENTER(cuMemcpyDtoHAsync);
+  const uint8_t* memory = find_memory(fake, source, bytes);
+  if (!memory)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(destination, memory, bytes);
+  return Result::CUDA_SUCCESS;
+}
+Result memory_set(DeviceAddress address, uint8_t byte, size_t count, StreamHandle) {
+  ENTER(cuMemsetD8Async);
+  uint8_t* memory = find_memory(fake, address, count);
+  if (!memory)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  std::memset(memory, byte, count);
+  return Result::CUDA_SUCCESS;
+}
+Result module_load(ModuleHandle* module, const void* image, uint32_t option_count,
+                   JitOption* options, void** values) {
+  ENTER(cuModuleLoadDataEx);
+  if (!fake.jit_error.empty()) {
+    for (uint32_t i = 0; i < option_count; ++i)
+      if (options[i] == JitOption::error_log_buffer)
+        std::strcpy(static_cast<char*>(values[i]), fake.jit_error.c_str());
+    return Result::CUDA_ERROR_INVALID_PTX;
+  }
+  const char* text = static_cast<const char*>(image);
+  fake.last_image.clear();
+  if (text[0] != 0x7f)
+    fake.last_image.assign(text, text + std::strlen(text) + 1);
+  *module = fake.make<ModuleHandle>("module");
+  return Result::CUDA_SUCCESS;
+}
+Result module_unload(ModuleHandle module) {
+  ENTER(cuModuleUnload);
+  return fake.remove("module", module);
+}
+Result module_get_function(FunctionHandle* function, ModuleHandle module, const char* name) {
+  ENTER(cuModuleGetFunction);
+  if (!fake.is_alive("module", module))
+    return Result::CUDA_ERROR_INVALID_HANDLE;
+  if (fake.kernels.count(name) == 0)
+    return Result::CUDA_ERROR_NOT_FOUND;
+  *function = reinterpret_cast<FunctionHandle>(fake.functions.size() + 1);
+  fake.functions[*function] = name;
+  return Result::CUDA_SUCCESS;
+}
+Result function_get_attribute(int32_t* value, FunctionAttribute attribute, FunctionHandle) {
+  ENTER(cuFuncGetAttribute);
+  *value = fake.function_attributes[attribute];
+  return Result::CUDA_SUCCESS;
+}
+Result function_set_attribute(FunctionHandle, FunctionAttribute attribute, int32_t value) {
+  ENTER(cuFuncSetAttribute);
+  fake.function_attributes[attribute] = value;
+  return Result::CUDA_SUCCESS;
+}
+Result stream_create(StreamHandle* stream, uint32_t) {
+  ENTER(cuStreamCreate);
+  *stream = fake.make<StreamHandle>("stream");
+  return Result::CUDA_SUCCESS;
+}
+Result stream_destroy(StreamHandle stream) {
+  ENTER(cuStreamDestroy);
+  return fake.remove("stream", stream);
+}
+Result stream_synchronize(StreamHandle) {
+  ENTER(cuStreamSynchronize);
+  return Result::CUDA_SUCCESS;
+}
+Result stream_begin_capture(StreamHandle stream, uint32_t) {
+  ENTER(cuStreamBeginCapture);
+  fake.capturing.insert(stream);
+  return Result::CUDA_SUCCESS;
+}
+Result stream_end_capture(StreamHandle stream, GraphHandle* graph) {
+  ENTER(cuStreamEndCapture);
+  if (fake.capturing.erase(stream) == 0)
+    return Result::CUDA_ERROR_ILLEGAL_STATE;
+  *graph = fake.make<GraphHandle>("graph");
+  return Result::CUDA_SUCCESS;
+}
+Result event_create(EventHandle* event, uint32_t) {
+  ENTER(cuEventCreate);
+  *event = fake.make<EventHandle>("event");
+  return Result::CUDA_SUCCESS;
+}
+Result event_destroy(EventHandle event) {
+  ENTER(cuEventDestroy);
+  return fake.remove("event", event);
+}
+Result event_record(EventHandle, StreamHandle) {
+  ENTER(cuEventRecord);
+  return Result::CUDA_SUCCESS;
+}
+Result event_synchronize(EventHandle) {
+  ENTER(cuEventSynchronize);
+  return Result::CUDA_SUCCESS;
+}
+Result event_elapsed_time(float* milliseconds, EventHandle, EventHandle) {
+  ENTER(cuEventElapsedTime);
+  *milliseconds = 0.5f;
+  return Result::CUDA_SUCCESS;
+}
+Result graph_instantiate(GraphExecHandle* executable, GraphHandle, unsigned long long) {
+  ENTER(cuGraphInstantiateWithFlags);
+  *executable = fake.make<GraphExecHandle>("graph executable");
+  return Result::CUDA_SUCCESS;
+}
+Result graph_launch(GraphExecHandle, StreamHandle) {
+  ENTER(cuGraphLaunch);
+  return Result::CUDA_SUCCESS;
+}
+Result graph_exec_destroy(GraphExecHandle executable) {
+  ENTER(cuGraphExecDestroy);
+  return fake.remove("graph executable", executable);
+}
+Result graph_destroy(GraphHandle graph) {
+  ENTER(cuGraphDestroy);
+  return fake.remove("graph", graph);
+}
+Result launch_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
+                     uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
+                     StreamHandle stream, void** parameters, void**) {
+  ENTER(cuLaunchKernel);
+  FakeCudaDriver::Launch launch{fake.functions[function],          {grid_x, grid_y, grid_z},
+                                {block_x, block_y, block_z},       shared_bytes,
+                                fake.capturing.count(stream) == 1, parameters};
+  if (fake.on_launch)
+    fake.on_launch(launch);
+  launch.parameters = nullptr;
+  fake.launches.push_back(launch);
+  return Result::CUDA_SUCCESS;
+}
+
+} // namespace
+
+FakeCudaDriver::FakeCudaDriver() {
+  if (current_driver)
+    throw std::logic_error("a second FakeCudaDriver");
+  current_driver = this;
+  attributes = {
+      {DeviceAttribute::max_threads_per_block, 1024},
+      {DeviceAttribute::max_grid_x, 2147483647},
+      {DeviceAttribute::max_grid_y, 65535},
+      {DeviceAttribute::max_grid_z, 65535},
+      {DeviceAttribute::max_shared_bytes_per_block, 49152},
+      {DeviceAttribute::max_registers_per_block, 65536},
+      {DeviceAttribute::multiprocessor_count, 132},
+      {DeviceAttribute::l2_cache_bytes, 60 << 20},
+      {DeviceAttribute::compute_capability_major, 9},
+      {DeviceAttribute::compute_capability_minor, 0},
+      {DeviceAttribute::max_shared_bytes_per_block_optin, 232448},
+  };
+  function_attributes = {{FunctionAttribute::max_threads_per_block, 1024},
+                         {FunctionAttribute::registers, 32}};
+}
+
+FakeCudaDriver::~FakeCudaDriver() {
+  current_driver = nullptr;
+}
+
+FakeCudaDriver& FakeCudaDriver::current() {
+  if (!current_driver)
+    throw std::logic_error("a call after the FakeCudaDriver went");
+  return *current_driver;
+}
+
+Result FakeCudaDriver::enter(const char* name) {
+  calls_.push_back(name);
+  if (const auto found = always_.find(name); found != always_.end())
+    return found->second;
+  if (countdown_ != 0 && --countdown_ == 0) {
+    failed_ = name;
+    return countdown_result_;
+  }
+  return Result::CUDA_SUCCESS;
+}
+
+void FakeCudaDriver::fail_call(uint64_t number, Result result) {
+  countdown_ = number;
+  countdown_result_ = result;
+  failed_.clear();
+}
+
+void FakeCudaDriver::fail_every(const std::string& name, Result result) {
+  always_[name] = result;
+}
+
+uint64_t FakeCudaDriver::count(const std::string& name) const {
+  return static_cast<uint64_t>(std::count(calls_.begin(), calls_.end(), name));
+}
+
+Result FakeCudaDriver::remove_any(const std::string& kind) {
+  auto& set = alive_[kind];
+  if (set.empty())
+    return Result::CUDA_ERROR_INVALID_HANDLE;
+  set.erase(set.begin());
+  return Result::CUDA_SUCCESS;
+}
+
+std::map<std::string, uint64_t> FakeCudaDriver::alive() const {
+  std::map<std::string, uint64_t> result;
+  for (const auto& [kind, handles] : alive_)
+    if (!handles.empty())
+      result[kind] = handles.size();
+  if (!memory.empty())
+    result["memory"] = memory.size();
+  if (!capturing.empty())
+    result["capture"] = capturing.size();
+  return result;
+}
+
+DriverTable FakeCudaDriver::table() const {
+  DriverTable table;
+  table.cuInit = init;
+  table.cuDriverGetVersion = driver_get_version;
+  table.cuDeviceGetCount = device_get_count;
+  table.cuDeviceGet = device_get;
+  table.cuDeviceGetName = device_get_name;
+  table.cuDeviceGetAttribute = device_get_attribute;
+  table.cuDeviceTotalMem = device_total_mem;
+  table.cuDevicePrimaryCtxRetain = primary_context_retain;
+  table.cuDevicePrimaryCtxRelease = primary_context_release;
+  table.cuCtxSetCurrent = context_set_current;
+  table.cuMemGetInfo = memory_get_info;
+  table.cuMemAlloc = memory_allocate;
+  table.cuMemFree = memory_free;
+  table.cuMemcpyHtoDAsync = copy_to_device;
+  table.cuMemcpyDtoHAsync = copy_from_device;
+  table.cuMemsetD8Async = memory_set;
+  table.cuModuleLoadDataEx = module_load;
+  table.cuModuleUnload = module_unload;
+  table.cuModuleGetFunction = module_get_function;
+  table.cuFuncGetAttribute = function_get_attribute;
+  table.cuFuncSetAttribute = function_set_attribute;
+  table.cuStreamCreate = stream_create;
+  table.cuStreamDestroy = stream_destroy;
+  table.cuStreamSynchronize = stream_synchronize;
+  table.cuStreamBeginCapture = stream_begin_capture;
+  table.cuStreamEndCapture = stream_end_capture;
+  table.cuEventCreate = event_create;
+  table.cuEventDestroy = event_destroy;
+  table.cuEventRecord = event_record;
+  table.cuEventSynchronize = event_synchronize;
+  table.cuEventElapsedTime = event_elapsed_time;
+  table.cuGraphInstantiateWithFlags = graph_instantiate;
+  table.cuGraphLaunch = graph_launch;
+  table.cuGraphExecDestroy = graph_exec_destroy;
+  table.cuGraphDestroy = graph_destroy;
+  table.cuLaunchKernel = launch_kernel;
+  return table;
+}
+
+} // namespace sparsertc::cuda

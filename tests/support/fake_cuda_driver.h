@@ -1,0 +1,102 @@
+// A CUDA driver without a GPU: its memory is host memory, it records every call, and any call can
+// be made to fail. For tests.
+#pragma once
+
+#include "runtime/driver/cuda_api.h"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparsertc::cuda {
+
+/// One at a time in a process: the driver's functions have no argument that could name it.
+class FakeCudaDriver {
+public:
+  FakeCudaDriver();
+  ~FakeCudaDriver();
+  FakeCudaDriver(const FakeCudaDriver&) = delete;
+  FakeCudaDriver& operator=(const FakeCudaDriver&) = delete;
+
+  DriverTable table() const;
+
+  /// The call with this number (from 1, counted from now, of any kind) returns `result` and does
+  /// nothing; 0: none.
+  void fail_call(uint64_t number, Result result = Result::CUDA_ERROR_UNKNOWN);
+  /// Every call of this name returns `result` and does nothing.
+  void fail_every(const std::string& name, Result result);
+  /// The name of the call that fail_call() made fail; empty while it has not come.
+  std::string failed_call() const { return failed_; }
+  std::vector<std::string> calls() const { return calls_; }
+  uint64_t count(const std::string& name) const;
+
+  /// What has been made and not yet given back: "context", "memory", "module", "stream", "event",
+  /// "graph", "graph executable", and "capture" for a stream that is still capturing.
+  std::map<std::string, uint64_t> alive() const;
+
+  struct Launch {
+    std::string kernel;
+    std::array<uint32_t, 3> grid{};
+    std::array<uint32_t, 3> block{};
+    uint32_t shared_bytes = 0;
+    bool captured = false;
+    void** parameters = nullptr; ///< valid during `on_launch` only
+  };
+  /// Called for every launch; "runs" the kernel.
+  std::function<void(const Launch&)> on_launch;
+  std::vector<Launch> launches;
+
+  // What the fake device looks like.
+  int32_t devices = 1;
+  std::map<DeviceAttribute, int32_t> attributes;
+  std::map<FunctionAttribute, int32_t> function_attributes;
+  /// Kernels that every module has.
+  std::set<std::string> kernels = {"kernel"};
+  /// What the assembler in the driver says when loading fails.
+  std::string jit_error;
+  /// The last PTX text that was loaded, with its NUL; empty for a cubin.
+  std::vector<uint8_t> last_image;
+
+  /// Counts the call and says what it must return; for the functions of the table.
+  Result enter(const char* name);
+  static FakeCudaDriver& current();
+
+  template <typename Handle>
+  Handle make(const std::string& kind) {
+    const uint64_t number = ++handles_;
+    alive_[kind].insert(number);
+    return reinterpret_cast<Handle>(number);
+  }
+  template <typename Handle>
+  Result remove(const std::string& kind, Handle handle) {
+    return alive_[kind].erase(reinterpret_cast<uint64_t>(handle)) == 1
+               ? Result::CUDA_SUCCESS
+               : Result::CUDA_ERROR_INVALID_HANDLE;
+  }
+  /// For contexts, which are given back by device and not by handle.
+  Result remove_any(const std::string& kind);
+  template <typename Handle>
+  bool is_alive(const std::string& kind, Handle handle) const {
+    const auto found = alive_.find(kind);
+    return found != alive_.end() && found->second.count(reinterpret_cast<uint64_t>(handle)) == 1;
+  }
+  std::map<DeviceAddress, std::vector<uint8_t>> memory;
+  std::map<FunctionHandle, std::string> functions;
+  std::set<StreamHandle> capturing;
+
+private:
+  std::vector<std::string> calls_;
+  uint64_t countdown_ = 0;
+  Result countdown_result_ = Result::CUDA_ERROR_UNKNOWN;
+  std::map<std::string, Result> always_;
+  std::string failed_;
+  uint64_t handles_ = 0;
+  std::map<std::string, std::set<uint64_t>> alive_;
+};
+
+} // namespace sparsertc::cuda
