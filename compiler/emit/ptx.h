@@ -13,14 +13,21 @@ struct PtxOptions {
   bool annotate = false; ///< operations' origins as comments
 };
 
-/// One self-contained file: symbols, a `.func` per device function, the entries. The module must be
-/// verified. Throws UserError when an operation does not exist on the target.
+/// One self-contained file: symbols, a `.func` per device function, the entries; host functions are
+/// left out. The module must be verified. Throws UserError when an operation does not exist on the
+/// target, when a name is no PTX identifier, or when shared memory is more than a block may have.
 std::string emit_ptx(const ir::Module& module, const Target& target,
                      const PtxOptions& options = {});
 
-/// The same code as separate translation units to be assembled in parallel and linked: entries and
-/// `.extern` declarations in the first, every device function (`.visible .func`) in its own.
+/// The same code as separate translation units to be assembled in parallel (`ptxas -c`) and linked:
+/// the entries, the symbols that several units use and `.extern` declarations in the first, every
+/// device function (`.visible .func`) with the symbols that only it uses in its own.
 std::vector<std::string> emit_ptx_units(const ir::Module& module, const Target& target,
                                         const PtxOptions& options = {});
+
+/// Bytes of dynamic shared memory that a launch of any kernel of this module must ask for. 0 where
+/// the module's shared symbols fit the 48 KB that a kernel may declare; else all of them lie in
+/// dynamic shared memory, one after the other in the module's order.
+uint32_t ptx_dynamic_shared_bytes(const ir::Module& module);
 
 } // namespace sparsertc

@@ -1,0 +1,294 @@
+#include "compiler/emit/ptx.h"
+
+#include "compiler/emit/ptx_function.h"
+#include "compiler/emit/ptx_symbols.h"
+#include "ir/error.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+
+namespace sparsertc {
+
+using ir::FunctionKind;
+using ir::Opcode;
+using ir::Space;
+
+namespace {
+
+constexpr uint32_t kNobody = UINT32_MAX;
+constexpr uint32_t kSeveral = UINT32_MAX - 1;
+
+/// [A-Za-z_][A-Za-z0-9_$]*, and not "_" alone, which PTX reads as "no register".
+void require_identifier(std::string_view what, const std::string& name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const bool good = !name.empty() && name != "_" && letter(name[0]) &&
+                    std::all_of(name.begin(), name.end(), [&](char c) {
+                      return letter(c) || (c >= '0' && c <= '9') || c == '$';
+                    });
+  if (!good)
+    throw UserError(fmt::format("{} '@{}' has a name that PTX does not take", what, name),
+                    "use letters, digits, '_' and '$', and begin with a letter or '_'");
+}
+
+/// Calls `visit` with the index of every function that `op` calls.
+template <typename Visit>
+void visit_callees(const ir::Function& function, const ir::Op& op, Visit&& visit) {
+  if (op.code == Opcode::call) {
+    visit(op.operand[0]);
+  } else if (op.code == Opcode::switch_call) {
+    const uint32_t* pool = function.pool.data() + op.operand[1];
+    for (uint32_t i = 0; i < pool[0]; ++i)
+      visit(pool[1 + i]);
+  }
+}
+
+/// What the module's text is made from, found in one pass over the operations.
+class ModulePlan {
+public:
+  ModulePlan(const ir::Module& module, const Target& target);
+
+  /// Device functions and kernels, callees before callers, else in the module's order.
+  std::vector<uint32_t> order;
+  /// Of every function, without repetition, in order of appearance.
+  std::vector<std::vector<uint32_t>> callees;
+  std::vector<std::vector<uint32_t>> symbols;
+  bool sparse_fragments = false;
+
+private:
+  void scan(uint32_t index);
+  void visit(uint32_t index);
+
+  const ir::Module& module_;
+  enum class State : uint8_t { fresh, open, done };
+  std::vector<State> state_;
+};
+
+ModulePlan::ModulePlan(const ir::Module& module, const Target& target)
+    : callees(module.functions.size()), symbols(module.functions.size()), module_(module),
+      state_(module.functions.size(), State::fresh) {
+  if (target.is_host)
+    throw UserError("PTX is for GPUs, but the target is 'host'",
+                    "choose a GPU as target (sm_90, ...), or emit LLVM IR or host code");
+  for (const ir::Symbol& symbol : module.symbols)
+    require_identifier("symbol", symbol.name);
+  for (uint32_t i = 0; i < module.functions.size(); ++i)
+    if (module.functions[i].kind != FunctionKind::host) {
+      require_identifier("function", module.functions[i].name);
+      scan(i);
+    }
+  for (uint32_t i = 0; i < module.functions.size(); ++i)
+    if (module.functions[i].kind != FunctionKind::host)
+      visit(i);
+}
+
+void ModulePlan::scan(uint32_t index) {
+  const ir::Function& function = module_.functions[index];
+  std::vector<bool> called(module_.functions.size());
+  std::vector<bool> used(module_.symbols.size());
+  for (const ir::Op& op : function.ops) {
+    if (op.code == Opcode::address) {
+      const auto symbol = static_cast<uint32_t>(op.immediate);
+      if (!used[symbol])
+        symbols[index].push_back(symbol);
+      used[symbol] = true;
+    } else if (op.code == Opcode::mma_sparse) {
+      sparse_fragments = true;
+    } else {
+      visit_callees(function, op, [&](uint32_t callee) {
+        if (!called[callee])
+          callees[index].push_back(callee);
+        called[callee] = true;
+      });
+    }
+  }
+}
+
+void ModulePlan::visit(uint32_t index) {
+  if (state_[index] == State::done)
+    return;
+  if (state_[index] == State::open)
+    throw InternalError(fmt::format("PTX: function '@{}' calls itself; was the module verified?",
+                                    module_.functions[index].name));
+  state_[index] = State::open;
+  for (uint32_t callee : callees[index])
+    visit(callee);
+  state_[index] = State::done;
+  order.push_back(index);
+}
+
+unsigned version_number(std::string_view version) {
+  return static_cast<unsigned>((version[0] - '0') * 10 + (version[2] - '0'));
+}
+
+/// The printer of one module: names, header, and the pieces that files are put together from.
+class ModulePrinter {
+public:
+  ModulePrinter(const ir::Module& module, const Target& target, const PtxOptions& options)
+      : plan_(module, target), layout_(shared_layout(module)),
+        context_{module, target, options, version_number(target.ptx_version), {}} {
+    // mma.sp came with PTX ISA 7.1.
+    if (plan_.sparse_fragments)
+      context_.ptx_version = std::max(context_.ptx_version, 71u);
+    if (layout_.bytes > target.shared_bytes_per_block)
+      throw UserError(fmt::format("a block needs {} bytes of shared memory, {} has {}",
+                                  layout_.bytes, target.name, target.shared_bytes_per_block),
+                      "use smaller tiles, or do not stage through shared memory");
+    for (uint32_t i = 0; i < module.symbols.size(); ++i)
+      context_.symbol_address.push_back(
+          in_dynamic_memory(i) ? fmt::format("{}+{}", kDynamicShared, layout_.offset[i])
+                               : module.symbols[i].name);
+  }
+
+  std::string whole() {
+    PtxBuffer out;
+    put_header(out, true);
+    if (layout_.is_dynamic)
+      put_dynamic_shared(out);
+    for (uint32_t i = 0; i < module().symbols.size(); ++i)
+      if (!in_dynamic_memory(i))
+        put_symbol(out, module().symbols[i], SymbolLinkage::local);
+    PtxFunctionPrinter printer(context_, out);
+    for (uint32_t index : plan_.order) {
+      out.put('\n');
+      printer.print(module().functions[index],
+                    is_kernel(index) ? std::string_view(".visible ") : std::string_view());
+    }
+    return out.take();
+  }
+
+  std::vector<std::string> units() {
+    find_owners();
+    std::vector<std::string> texts;
+    texts.push_back(entries_unit());
+    for (uint32_t index : plan_.order)
+      if (!is_kernel(index))
+        texts.push_back(function_unit(index));
+    return texts;
+  }
+
+private:
+  const ir::Module& module() const { return context_.module; }
+  bool is_kernel(uint32_t function) const {
+    return module().functions[function].kind == FunctionKind::kernel;
+  }
+  bool in_dynamic_memory(uint32_t symbol) const {
+    return layout_.is_dynamic && module().symbols[symbol].type.space() == Space::shared;
+  }
+
+  /// Attributes are facts about the whole module: the entries' unit has them, the others do not.
+  void put_header(PtxBuffer& out, bool attributes) const {
+    out.put(std::string_view("// sparsertc\n"));
+    if (attributes)
+      for (const auto& [key, value] : module().attributes) {
+        std::string line = fmt::format("// {}: {}", key, value);
+        for (char& character : line) // one line, whatever stands in it
+          if (static_cast<unsigned char>(character) < ' ')
+            character = ' ';
+        out.put(line);
+        out.put('\n');
+      }
+    out.put(fmt::format("\n.version {}.{}\n.target {}\n.address_size 64\n\n",
+                        context_.ptx_version / 10, context_.ptx_version % 10,
+                        context_.target.name));
+  }
+
+  void put_dynamic_shared(PtxBuffer& out) const {
+    out.put(fmt::format(".extern .shared .align {} .b8 {}[];\n", layout_.alignment,
+                        kDynamicShared));
+  }
+
+  /// owner_[symbol]: the one device function that uses it, kSeveral where kernels or several
+  /// functions do.
+  void find_owners() {
+    owner_.assign(module().symbols.size(), kNobody);
+    for (uint32_t index : plan_.order)
+      for (uint32_t symbol : plan_.symbols[index])
+        owner_[symbol] = owner_[symbol] == kNobody && !is_kernel(index) ? index : kSeveral;
+    // Symbols that only kernels use need not be seen by other units, but it does no harm.
+  }
+
+  void put_extern_functions(PtxBuffer& out, const std::vector<uint32_t>& functions) const {
+    for (uint32_t index : functions) {
+      out.put(std::string_view(".extern .func "));
+      out.put(std::string_view(module().functions[index].name));
+      put_parameters(out, module().functions[index]);
+      out.put(std::string_view(";\n"));
+    }
+  }
+
+  std::string entries_unit() {
+    PtxBuffer out;
+    put_header(out, true);
+    std::vector<bool> declared(module().functions.size());
+    std::vector<uint32_t> called;
+    bool dynamic = false;
+    for (uint32_t index : plan_.order)
+      if (is_kernel(index)) {
+        for (uint32_t callee : plan_.callees[index])
+          if (!declared[callee]) {
+            declared[callee] = true;
+            called.push_back(callee);
+          }
+        for (uint32_t symbol : plan_.symbols[index])
+          dynamic = dynamic || in_dynamic_memory(symbol);
+      }
+    if (dynamic)
+      put_dynamic_shared(out);
+    for (uint32_t i = 0; i < module().symbols.size(); ++i)
+      if (!in_dynamic_memory(i) && (owner_[i] == kSeveral || owner_[i] == kNobody))
+        put_symbol(out, module().symbols[i], SymbolLinkage::visible);
+    put_extern_functions(out, called);
+    PtxFunctionPrinter printer(context_, out);
+    for (uint32_t index : plan_.order)
+      if (is_kernel(index)) {
+        out.put('\n');
+        printer.print(module().functions[index], ".visible ");
+      }
+    return out.take();
+  }
+
+  std::string function_unit(uint32_t index) {
+    PtxBuffer out;
+    put_header(out, false);
+    bool dynamic = false;
+    for (uint32_t symbol : plan_.symbols[index]) {
+      if (in_dynamic_memory(symbol))
+        dynamic = true;
+      else
+        put_symbol(out, module().symbols[symbol],
+                   owner_[symbol] == index ? SymbolLinkage::local : SymbolLinkage::external);
+    }
+    if (dynamic)
+      put_dynamic_shared(out);
+    put_extern_functions(out, plan_.callees[index]);
+    out.put('\n');
+    PtxFunctionPrinter(context_, out).print(module().functions[index], ".visible ");
+    return out.take();
+  }
+
+  ModulePlan plan_;
+  SharedLayout layout_;
+  PtxModule context_;
+  std::vector<uint32_t> owner_;
+};
+
+} // namespace
+
+std::string emit_ptx(const ir::Module& module, const Target& target, const PtxOptions& options) {
+  return ModulePrinter(module, target, options).whole();
+}
+
+std::vector<std::string> emit_ptx_units(const ir::Module& module, const Target& target,
+                                        const PtxOptions& options) {
+  return ModulePrinter(module, target, options).units();
+}
+
+uint32_t ptx_dynamic_shared_bytes(const ir::Module& module) {
+  const SharedLayout layout = shared_layout(module);
+  return layout.is_dynamic ? static_cast<uint32_t>(layout.bytes) : 0;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,151 @@
+#include "compiler/emit/ptx_symbols.h"
+
+#include "ir/error.h"
+
+#include <algorithm>
+#include <bit>
+#include <fmt/format.h>
+
+namespace sparsertc {
+
+using ir::Scalar;
+using ir::Space;
+
+namespace {
+
+/// The most shared memory that a kernel can declare; more has to be asked for at launch.
+constexpr uint64_t kStaticSharedBytes = 48 * 1024;
+
+std::string_view element_type(Scalar scalar) {
+  switch (scalar) {
+  case Scalar::i32:
+    return ".s32";
+  case Scalar::i64:
+    return ".s64";
+  case Scalar::f16:
+  case Scalar::bf16:
+    return ".b16";
+  case Scalar::f16x2:
+  case Scalar::bf16x2:
+    return ".b32";
+  case Scalar::f32:
+    return ".f32";
+  case Scalar::f64:
+    return ".f64";
+  case Scalar::pred:
+  case Scalar::none:
+    break;
+  }
+  throw InternalError("PTX: a symbol whose elements have no memory form");
+}
+
+template <typename Bits>
+Bits element_at(const std::vector<uint8_t>& bytes, uint64_t index) {
+  static_assert(std::endian::native == std::endian::little);
+  Bits bits;
+  std::memcpy(&bits, bytes.data() + index * sizeof(Bits), sizeof(Bits));
+  return bits;
+}
+
+/// Writes `count` elements, sixteen a line, each by `write(char* to, uint64_t index)`.
+template <typename Write>
+void put_elements(PtxBuffer& out, uint64_t count, Write&& write) {
+  constexpr uint64_t kPerLine = 16;
+  for (uint64_t begin = 0; begin < count; begin += kPerLine) {
+    out.reserve(kPerLine * 24);
+    char* at = out.end();
+    const uint64_t end = std::min(count, begin + kPerLine);
+    for (uint64_t i = begin; i < end; ++i) {
+      at = write(at, i);
+      *at++ = ',';
+    }
+    if (end == count)
+      --at;
+    *at++ = '\n';
+    out.set_end(at);
+  }
+}
+
+void put_values(PtxBuffer& out, const ir::Symbol& symbol) {
+  const std::vector<uint8_t>& bytes = symbol.bytes;
+  switch (symbol.type.element()) {
+  case Scalar::i32:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      return write_signed(to, element_at<int32_t>(bytes, i));
+    });
+  case Scalar::i64:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      return write_signed(to, element_at<int64_t>(bytes, i));
+    });
+  case Scalar::f16:
+  case Scalar::bf16:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      return write_decimal(to, element_at<uint16_t>(bytes, i));
+    });
+  case Scalar::f16x2:
+  case Scalar::bf16x2:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      *to++ = '0';
+      *to++ = 'x';
+      return write_hex(to, element_at<uint32_t>(bytes, i), 8);
+    });
+  case Scalar::f32:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      *to++ = '0';
+      *to++ = 'f';
+      return write_hex(to, element_at<uint32_t>(bytes, i), 8);
+    });
+  case Scalar::f64:
+    return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
+      *to++ = '0';
+      *to++ = 'd';
+      return write_hex(to, element_at<uint64_t>(bytes, i), 16);
+    });
+  case Scalar::pred:
+  case Scalar::none:
+    break;
+  }
+}
+
+} // namespace
+
+SharedLayout shared_layout(const ir::Module& module) {
+  SharedLayout layout;
+  layout.offset.resize(module.symbols.size());
+  for (size_t i = 0; i < module.symbols.size(); ++i) {
+    const ir::Symbol& symbol = module.symbols[i];
+    if (symbol.type.space() != Space::shared)
+      continue;
+    const uint64_t alignment = std::max(symbol.alignment, 1u);
+    layout.alignment = std::max(layout.alignment, symbol.alignment);
+    layout.offset[i] = (layout.bytes + alignment - 1) / alignment * alignment;
+    layout.bytes = layout.offset[i] + symbol.count * size_in_bytes(symbol.type.element());
+  }
+  layout.is_dynamic = layout.bytes > kStaticSharedBytes;
+  return layout;
+}
+
+void put_symbol(PtxBuffer& out, const ir::Symbol& symbol, SymbolLinkage linkage) {
+  const Space space = symbol.type.space();
+  const std::string_view words = space == Space::constant ? ".const"
+                                 : space == Space::shared ? ".shared"
+                                                          : ".global";
+  if (space != Space::constant && space != Space::shared && space != Space::device)
+    throw InternalError(fmt::format("PTX: symbol '@{}' lies in no memory of a GPU", symbol.name));
+  // PTX has no arrays of nothing.
+  const uint64_t count = std::max<uint64_t>(symbol.count, 1);
+  out.put(fmt::format("{}{} .align {} {} {}[{}]",
+                      linkage == SymbolLinkage::visible    ? ".visible "
+                      : linkage == SymbolLinkage::external ? ".extern "
+                                                           : "",
+                      words, symbol.alignment, element_type(symbol.type.element()), symbol.name,
+                      count));
+  if (space != Space::shared && symbol.count != 0 && linkage != SymbolLinkage::external) {
+    out.put(std::string_view(" = {\n"));
+    put_values(out, symbol);
+    out.put('}');
+  }
+  out.put(std::string_view(";\n"));
+}
+
+} // namespace sparsertc
