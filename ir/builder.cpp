@@ -1,13 +1,10 @@
 #include "ir/builder.h"
 
 #include "ir/error.h"
+#include "ir/operands.h"
 
 namespace sparsertc::ir {
 namespace {
-
-int64_t two_halves(uint32_t low, uint32_t high) {
-  return static_cast<int64_t>((static_cast<uint64_t>(high) << 32) | low);
-}
 
 Type result_type(const OpInfo& op, Type type) {
   switch (op.result) {
