@@ -32,8 +32,9 @@ std::string_view name_of(Stage stage);
 std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
-/// A block has 32*warps threads along columns (x), `groups` tiles along rows (y) and `splitk` parts
-/// of K (z).
+/// On a GPU a block has 32*warps threads along columns (x), `groups` tiles along rows (y) and
+/// `splitk` parts of K (z). On the host a block is one group of vector lanes and does all parts
+/// itself.
 struct SpmmTile {
   Strategy strategy = Strategy::unrolled;
   uint32_t rows = 32;  ///< rows of C a thread computes
@@ -46,9 +47,6 @@ struct SpmmTile {
   uint32_t prefetch =
       8; ///< loads of B issued ahead of their use (smem: chunks in flight, at least 2)
   WeightOperand weights = WeightOperand::immediate;
-
-  uint32_t threads_along_columns() const { return 32 * warps; }
-  uint32_t columns_per_block() const { return 32 * warps * vec; }
 };
 
 /// What the user fixed; everything else is chosen.
@@ -82,11 +80,22 @@ struct SpmmSchedule {
   /// Rows in tile order (a permutation of 0..M-1); tile t has row_order[tile_begin[t] ..
   /// tile_begin[t+1]).
   std::vector<uint32_t> row_order;
-  std::vector<uint32_t> tile_begin;
+  std::vector<uint32_t> tile_begin = {0};
   SpmmPrediction prediction;
   /// Sentences for the user: why a strategy was refused, what was clamped.
   std::vector<std::string> remarks;
 
+  /// Threads of a block along columns: 32*warps, or the host's vector lanes.
+  uint32_t threads_x = 32;
+  /// A thread's `vec` columns are neighbours (vector accesses); otherwise they are threads_x apart,
+  /// so that each access of a warp, or of a group of lanes, is contiguous.
+  bool neighbouring_columns = false;
+  /// Some thread's columns may lie beyond N: loads are clamped, stores guarded.
+  bool guarded = true;
+  /// ldb and ldc are kernel parameters (dynamic N, row-major, not given).
+  bool leading_dimension_parameters = false;
+
+  uint32_t columns_per_block() const { return threads_x * tile.vec; }
   uint32_t tile_count() const { return static_cast<uint32_t>(tile_begin.size()) - 1; }
   /// Blocks along rows.
   uint32_t grid_rows() const { return (tile_count() + tile.groups - 1) / tile.groups; }
@@ -102,7 +111,19 @@ constexpr uint64_t kDefaultHostBudget = 4096;
 SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
                            const SpmmTileChoice& choice = {}, uint64_t budget = 0);
 
-/// The same for a given strategy without the budget; for `inspect`, which compares strategies.
-SpmmPrediction predict_spmm(const Matrix& weights, const SpmmSchedule& schedule);
+/// Counts what the code of a schedule holds.
+SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule);
+
+/// Bytes of one asynchronous copy of B to shared memory (16, 8 or 4), 0 where the alignment of the
+/// problem allows none.
+uint32_t staging_piece_bytes(const SpmmSchedule& schedule);
+/// Shared memory of a block: staged chunks of B, or partial sums.
+uint64_t shared_bytes(const SpmmSchedule& schedule);
+/// Streamed: entries of a row in one step of the loop (`prefetch` 8 or more: 8, else 4).
+uint32_t streamed_entries_per_step(const SpmmTile& tile);
+
+/// First column of part `part` of K: parts are equal ranges of columns, so that the order in which
+/// a row is summed depends on `splitk` alone, not on tiles or target.
+uint32_t split_begin(uint32_t inner, uint32_t splitk, uint32_t part);
 
 } // namespace sparsertc

@@ -1,0 +1,336 @@
+// Chooses strategy, tile and rows of each tile for an SpMM:
+//
+//   check the problem -> strategy (by budget) -> tile (user's words first) -> limits of the target
+//   -> rows to tiles -> prediction
+#include "compiler/inspect/spmm_schedule.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace sparsertc {
+namespace {
+
+constexpr uint32_t kThreadsPerBlock = 1024;
+constexpr uint32_t kNamedBarriers = 15;
+/// Warps that keep a large GPU busy: about eight for each of 132 multiprocessors (H200).
+constexpr uint64_t kEnoughWarps = 1024;
+/// N assumed for decisions when it is only known at launch.
+constexpr uint32_t kTypicalColumns = 256;
+/// Vector accumulators an x86-64 core can keep in registers beside operands.
+constexpr uint32_t kHostAccumulators = 24;
+
+uint32_t ceil_div(uint64_t a, uint64_t b) {
+  return static_cast<uint32_t>((a + b - 1) / b);
+}
+
+uint32_t floor_power_of_two(uint32_t n) {
+  uint32_t power = 1;
+  while (power <= n / 2)
+    power *= 2;
+  return power;
+}
+
+// ---- the problem
+// -----------------------------------------------------------------------------------
+
+/// Fills in tight leading dimensions and refuses what cannot be addressed.
+void settle_problem(SpmmSchedule& schedule) {
+  SpmmProblem& problem = schedule.problem;
+  const bool row_major = problem.layout == Layout::row_major;
+  if (problem.half_terms != 0 && problem.type != DataType::f16 && problem.type != DataType::bf16)
+    throw UsageError(
+        fmt::format("half-precision sums need type f16 or bf16, not {}", name_of(problem.type)),
+        "leave --half-terms out, or choose --dtype=f16 or bf16");
+  schedule.leading_dimension_parameters =
+      row_major && !problem.columns && problem.ldb == 0 && problem.ldc == 0;
+  if (schedule.leading_dimension_parameters)
+    return;
+  if (row_major && !problem.columns && (problem.ldb == 0 || problem.ldc == 0))
+    throw UsageError("with dynamic columns give both leading dimensions or neither",
+                     "--ldb and --ldc are parameters of the kernel when neither is given");
+  const uint64_t least_b = row_major ? problem.columns.value_or(0) : schedule.inner;
+  const uint64_t least_c = row_major ? problem.columns.value_or(0) : schedule.rows;
+  auto settle = [&](uint64_t& leading, uint64_t least, const char* name) {
+    if (leading == 0)
+      leading = std::max<uint64_t>(least, 1);
+    if (leading < least)
+      throw UsageError(fmt::format("{} is {} but must be at least {}", name, leading, least));
+    if (leading * element_bytes(problem.type) > std::numeric_limits<int32_t>::max())
+      throw UsageError(fmt::format("{} of {} elements is over 2 GiB a {}", name, leading,
+                                   row_major ? "row" : "column"),
+                       "split B along its columns");
+  };
+  settle(problem.ldb, least_b, "ldb");
+  settle(problem.ldc, least_c, "ldc");
+}
+
+// ---- strategy
+// --------------------------------------------------------------------------------------
+
+Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
+                         uint64_t multiply_adds) {
+  if (choice.strategy)
+    return *choice.strategy;
+  if (choice.stage == Stage::smem)
+    return Strategy::unrolled; // only unrolled code is staged; the words together say so
+  if (multiply_adds <= budget)
+    return Strategy::unrolled;
+  schedule.remarks.push_back(
+      fmt::format("unrolled code would take {} multiply-adds, over the budget of {}: streamed "
+                  "(--budget={} or --tile=strategy=unrolled unrolls)",
+                  multiply_adds, budget, multiply_adds));
+  return Strategy::streamed;
+}
+
+// ---- tile
+// ------------------------------------------------------------------------------------------
+
+/// Vector accesses need every row of B, C and the residual to start at a multiple of the vector.
+bool columns_allow_vector(const SpmmProblem& problem, uint32_t vec) {
+  return problem.layout == Layout::row_major && problem.columns && *problem.columns % vec == 0 &&
+         problem.ldb % vec == 0 && problem.ldc % vec == 0;
+}
+
+/// Columns a lane computes on the host. A block costs its columns plus about 1.5 for index and
+/// value; a block that is only partly inside runs lane by lane.
+uint32_t choose_host_vec(uint32_t columns, uint32_t lanes) {
+  uint32_t best = 1;
+  double best_cost = std::numeric_limits<double>::max();
+  for (uint32_t vec = 1; vec <= 8; ++vec) {
+    const uint32_t full = columns / (lanes * vec);
+    const uint32_t rest = columns - full * lanes * vec;
+    const double cost = (full + std::min(lanes, rest)) * (vec + 1.5);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = vec;
+    }
+  }
+  return best;
+}
+
+void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+  const SpmmProblem& problem = schedule.problem;
+  SpmmTile& tile = schedule.tile;
+  const uint32_t columns = problem.columns.value_or(kTypicalColumns);
+  schedule.threads_x = std::max(1u, schedule.target.lanes_f32);
+  if (problem.columns)
+    schedule.threads_x =
+        std::min(schedule.threads_x, floor_power_of_two(std::max(1u, *problem.columns)));
+  tile.warps = 1;
+  tile.groups = 1;
+  tile.splitk = choice.splitk.value_or(1);
+  tile.vec = choice.vec.value_or(choose_host_vec(columns, schedule.threads_x));
+  const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.splitk));
+  tile.rows =
+      choice.rows.value_or(tile.strategy == Strategy::unrolled ? std::min(8u, fitting) : 8u);
+}
+
+/// Rows and parts of K such that enough warps are in flight: large tiles reuse loads of B, small
+/// ones fill the GPU.
+void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+  const SpmmProblem& problem = schedule.problem;
+  SpmmTile& tile = schedule.tile;
+  const uint32_t columns = std::max(1u, problem.columns.value_or(kTypicalColumns));
+  const bool half = problem.type == DataType::f16 || problem.type == DataType::bf16;
+  tile.vec = choice.vec.value_or(half && columns_allow_vector(problem, 2) && columns > 32 ? 2 : 1);
+  const uint32_t warps_needed = ceil_div(columns, 32ull * tile.vec);
+  tile.warps = choice.warps.value_or(std::clamp(floor_power_of_two(warps_needed), 1u, 8u));
+  tile.groups = choice.groups.value_or(1);
+  const bool streamed = tile.strategy == Strategy::streamed;
+  auto warps_in_flight = [&](uint32_t rows, uint32_t splitk) {
+    return uint64_t{warps_needed} * ceil_div(std::max(1u, schedule.rows), rows) * splitk;
+  };
+  const uint32_t most_rows = streamed ? 4 : 32;
+  const uint32_t least_rows = streamed ? 1 : 8;
+  tile.rows = choice.rows.value_or(most_rows);
+  if (!choice.rows)
+    while (tile.rows > least_rows && warps_in_flight(tile.rows, 1) < kEnoughWarps)
+      tile.rows /= 2;
+  tile.splitk = choice.splitk.value_or(1);
+  const bool may_split = !choice.splitk && tile.stage == Stage::global && schedule.inner >= 128;
+  if (may_split)
+    while (tile.splitk < 4 && warps_in_flight(tile.rows, tile.splitk) < kEnoughWarps)
+      tile.splitk *= 2;
+  while (!choice.warps && tile.warps > 1 &&
+         32 * tile.warps * tile.groups * tile.splitk > kThreadsPerBlock)
+    tile.warps /= 2;
+  schedule.threads_x = 32 * tile.warps;
+}
+
+void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+  SpmmTile& tile = schedule.tile;
+  tile.stage = choice.stage.value_or(Stage::global);
+  tile.weights = choice.weights.value_or(WeightOperand::immediate);
+  tile.chunk = choice.chunk.value_or(32);
+  tile.prefetch = choice.prefetch.value_or(tile.stage == Stage::smem ? 3 : 8);
+  if (schedule.target.is_host)
+    choose_host_tile(schedule, choice);
+  else
+    choose_gpu_tile(schedule, choice);
+  const SpmmProblem& problem = schedule.problem;
+  schedule.neighbouring_columns =
+      !schedule.target.is_host && tile.vec > 1 && (tile.vec & (tile.vec - 1)) == 0 &&
+      columns_allow_vector(problem, tile.vec) && tile.vec * element_bytes(problem.type) <= 16;
+  schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
+}
+
+// ---- limits
+// ----------------------------------------------------------------------------------------
+
+/// A pass of copies by all threads covers whole rows of B; a chunk is a whole number of passes.
+void round_chunk(SpmmSchedule& schedule) {
+  SpmmTile& tile = schedule.tile;
+  const uint32_t row_bytes = schedule.columns_per_block() * element_bytes(schedule.problem.type);
+  const uint32_t rows_a_pass =
+      schedule.threads_x * tile.groups * staging_piece_bytes(schedule) / row_bytes;
+  tile.chunk = ceil_div(tile.chunk, rows_a_pass) * rows_a_pass;
+}
+
+[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
+  throw UsageError("--tile: " + message, way_out);
+}
+
+void check_staging(const SpmmSchedule& schedule) {
+  const SpmmTile& tile = schedule.tile;
+  const SpmmProblem& problem = schedule.problem;
+  if (tile.strategy != Strategy::unrolled)
+    refuse("stage=smem needs strategy=unrolled", "leave stage out, or choose strategy=unrolled");
+  if (tile.splitk != 1)
+    refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
+  if (problem.layout != Layout::row_major)
+    refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
+  if (tile.prefetch < 2)
+    refuse("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
+  const uint32_t piece = staging_piece_bytes(schedule);
+  if (piece == 0)
+    refuse("stage=smem copies at least 4 aligned bytes at a time, which N or ldb of this problem "
+           "do not allow",
+           "choose stage=global, or pad N and ldb to a multiple of 4 bytes");
+  const uint32_t pieces = schedule.columns_per_block() * element_bytes(problem.type) / piece;
+  if ((schedule.threads_x * tile.groups) % pieces != 0)
+    refuse(fmt::format("stage=smem: {} threads cannot share {} pieces of a row evenly",
+                       schedule.threads_x * tile.groups, pieces),
+           "choose groups a multiple of 4, or a smaller vec");
+}
+
+void check_limits(SpmmSchedule& schedule) {
+  const SpmmTile& tile = schedule.tile;
+  const Target& target = schedule.target;
+  if (tile.vec * tile.rows * std::max(1u, target.is_host ? tile.splitk : 1u) > 512)
+    refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most 512 are possible",
+                       tile.rows, tile.vec, tile.rows * tile.vec),
+           "choose fewer rows or columns a thread");
+  if (schedule.problem.half_terms != 0 && schedule.problem.half_terms > 64)
+    throw UsageError("half-precision sums over more than 64 terms are not offered",
+                     "choose --half-terms from 1 to 64");
+  if (target.is_host) {
+    if (tile.stage == Stage::smem)
+      refuse("stage=smem is for GPUs", "leave stage out");
+    return;
+  }
+  const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
+  if (threads > kThreadsPerBlock)
+    refuse(fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
+                       tile.warps, tile.groups, tile.splitk, threads, kThreadsPerBlock),
+           "choose fewer warps, groups or parts");
+  if (tile.splitk > 1 && tile.groups > kNamedBarriers)
+    refuse("splitk allows at most 15 groups", "choose fewer groups");
+  if (tile.stage == Stage::smem) {
+    check_staging(schedule);
+    round_chunk(schedule);
+  }
+  const uint64_t shared = shared_bytes(schedule);
+  if (shared > target.shared_bytes_per_block)
+    refuse(fmt::format("the tile needs {} bytes of shared memory, {} has {} a block", shared,
+                       target.name, target.shared_bytes_per_block),
+           tile.stage == Stage::smem ? "choose a smaller chunk, prefetch, vec or fewer warps"
+                                     : "choose fewer rows, warps, groups or parts");
+}
+
+// ---- rows to tiles
+// -----------------------------------------------------------------------------------
+
+/// Deals the rows, longest first, back and forth over the tiles: each tile gets at most `tile.rows`
+/// rows and nearly the same work. Within a tile rows ascend.
+void deal_rows(const Pattern& pattern, SpmmSchedule& schedule) {
+  const uint32_t rows = pattern.rows;
+  const uint32_t tiles = ceil_div(rows, schedule.tile.rows);
+  std::vector<uint32_t> by_length(rows);
+  std::iota(by_length.begin(), by_length.end(), 0u);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](uint32_t a, uint32_t b) {
+    return pattern.row_length(a) > pattern.row_length(b);
+  });
+  schedule.tile_begin.assign(1, 0);
+  schedule.row_order.clear();
+  schedule.row_order.reserve(rows);
+  for (uint32_t tile = 0; tile < tiles; ++tile) {
+    for (uint64_t round = 0; round * tiles < rows; ++round) {
+      const uint64_t place = round * tiles + (round % 2 == 0 ? tile : tiles - 1 - tile);
+      if (place < rows)
+        schedule.row_order.push_back(by_length[place]);
+    }
+    std::sort(schedule.row_order.begin() + schedule.tile_begin.back(), schedule.row_order.end());
+    schedule.tile_begin.push_back(static_cast<uint32_t>(schedule.row_order.size()));
+  }
+}
+
+} // namespace
+
+uint32_t split_begin(uint32_t inner, uint32_t splitk, uint32_t part) {
+  return static_cast<uint32_t>(uint64_t{inner} * part / splitk);
+}
+
+uint32_t staging_piece_bytes(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const uint32_t size = element_bytes(problem.type);
+  for (uint32_t piece : {16u, 8u, 4u}) {
+    if (piece < size)
+      break;
+    const uint32_t elements = piece / size;
+    if (elements == 1 || (problem.columns && *problem.columns % elements == 0 &&
+                          problem.ldb % elements == 0 && *problem.columns > 0))
+      return piece;
+  }
+  return 0;
+}
+
+uint64_t shared_bytes(const SpmmSchedule& schedule) {
+  const SpmmTile& tile = schedule.tile;
+  if (schedule.target.is_host)
+    return 0;
+  if (tile.stage == Stage::smem)
+    return uint64_t{tile.prefetch} * tile.chunk * schedule.columns_per_block() *
+           element_bytes(schedule.problem.type);
+  if (tile.splitk > 1)
+    return uint64_t{tile.groups} * tile.splitk * tile.rows * schedule.columns_per_block() *
+           ir::size_in_bytes(accumulator_scalar(schedule.problem.type));
+  return 0;
+}
+
+SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
+                           const SpmmTileChoice& choice, uint64_t budget) {
+  const Pattern& pattern = weights.pattern;
+  SpmmSchedule schedule;
+  schedule.problem = problem;
+  schedule.target = target;
+  schedule.rows = pattern.rows;
+  schedule.inner = pattern.columns;
+  settle_problem(schedule);
+  if (budget == 0)
+    budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
+  const uint64_t multiply_adds = pattern.nnz() * choice.vec.value_or(1);
+  schedule.tile.strategy = choose_strategy(schedule, choice, budget, multiply_adds);
+  choose_tile(schedule, choice);
+  check_limits(schedule);
+  if (problem.columns != 0u)
+    deal_rows(pattern, schedule);
+  schedule.prediction = predict_spmm(pattern, schedule);
+  return schedule;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,182 @@
+#include "compiler/lower/spmm_tile.h"
+
+#include "compiler/input/convert.h"
+#include "compiler/lower/activation.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace sparsertc {
+
+using ir::Builder;
+using ir::Conversion;
+using ir::Operand;
+using ir::Reg;
+using ir::Scalar;
+
+namespace {
+
+/// A load or store reaches 2^23 - 1 bytes from its base register without an instruction more.
+constexpr int kWindowBits = 23;
+
+} // namespace
+
+TileArguments TileArguments::declare(const SpmmSchedule& schedule, Builder& builder) {
+  TileArguments arguments;
+  arguments.for_each(schedule, [&](Reg& reg, ir::Type type, std::string name) {
+    reg = builder.parameter(type, std::move(name));
+  });
+  return arguments;
+}
+
+std::vector<Reg> TileArguments::list(const SpmmSchedule& schedule) {
+  std::vector<Reg> registers;
+  for_each(schedule, [&](Reg& reg, ir::Type, const std::string&) { registers.push_back(reg); });
+  return registers;
+}
+
+RowAddress::RowAddress(Builder& builder, const std::vector<Reg>& pointers, int64_t stride,
+                       Reg stride_register)
+    : builder_(builder), pointers_(pointers), stride_(stride), stride_register_(stride_register),
+      windows_(pointers.size()) {}
+
+RowAddress::Place RowAddress::at(uint32_t row, uint32_t pointer) {
+  if (stride_register_.valid()) {
+    if (row == 0)
+      return {pointers_[pointer], 0};
+    return {builder_.index(pointers_[pointer], stride_register_, Operand::integer(row)), 0};
+  }
+  const int64_t bytes = stride_ * row;
+  const int64_t number = bytes >> kWindowBits;
+  if (number == 0)
+    return {pointers_[pointer], bytes};
+  Window& window = windows_[pointer];
+  const int64_t start = number << kWindowBits;
+  if (window.number != number)
+    window = {number, builder_.offset(pointers_[pointer], Operand::integer(start))};
+  return {window.base, bytes - start};
+}
+
+RowAddress::Place RowAddress::at(Reg row, uint32_t pointer) {
+  const Operand stride =
+      stride_register_.valid() ? Operand(stride_register_) : Operand::integer(stride_);
+  return {builder_.index(pointers_[pointer], row, stride), 0};
+}
+
+int64_t b_row_bytes(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const int64_t element = element_bytes(problem.type);
+  return problem.layout == Layout::row_major ? static_cast<int64_t>(problem.ldb) * element
+                                             : element;
+}
+
+int64_t c_row_bytes(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const int64_t element = element_bytes(problem.type);
+  return problem.layout == Layout::row_major ? static_cast<int64_t>(problem.ldc) * element
+                                             : element;
+}
+
+bool parts_are_threads(const SpmmSchedule& schedule) {
+  return schedule.tile.splitk > 1 && !schedule.target.is_host;
+}
+
+std::vector<double> rounded_weights(const Matrix& weights, DataType type) {
+  constexpr StoredType kStored[] = {StoredType::f32, StoredType::f16, StoredType::bf16,
+                                    StoredType::f64};
+  const StoredType stored = kStored[static_cast<unsigned>(type)];
+  std::vector<double> rounded(weights.values.size());
+  const Pattern& pattern = weights.pattern;
+  for (uint32_t row = 0; row < pattern.rows; ++row)
+    for (uint64_t i = pattern.row_offset[row]; i < pattern.row_offset[row + 1]; ++i) {
+      rounded[i] = round_to(weights.values[i], stored);
+      if (!std::isfinite(rounded[i]))
+        throw UserError(fmt::format("{}: weight {} at row {}, column {} is too large for {}",
+                                    weights.name, weights.values[i], row, pattern.column_index[i],
+                                    name_of(type)),
+                        "choose a wider --dtype, or scale the weights");
+    }
+  return rounded;
+}
+
+Operand float_operand(Scalar type, double value) {
+  return type == Scalar::f64 ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
+}
+
+Operand half_operand(Scalar type, double value) {
+  const bool is_f16 = type == Scalar::f16 || type == Scalar::f16x2;
+  const uint32_t bits = is_f16 ? to_f16(value) : to_bf16(value);
+  const bool pair = type == Scalar::f16x2 || type == Scalar::bf16x2;
+  return Operand::bits(pair ? static_cast<int64_t>(bits | (bits << 16)) : bits);
+}
+
+Reg widen(Builder& builder, Reg value) {
+  const Scalar type = builder.function().type_of(value).element();
+  if (type == Scalar::f16 || type == Scalar::bf16)
+    return builder.convert(Scalar::f32, value, Conversion::exact);
+  return value;
+}
+
+EpilogueWriter::EpilogueWriter(Builder& builder, const SpmmSchedule& schedule,
+                               TileArguments& arguments)
+    : builder_(builder), schedule_(schedule), arguments_(arguments),
+      c_(builder, arguments.c, c_row_bytes(schedule), arguments.c_stride),
+      residual_(builder, arguments.residual, c_row_bytes(schedule), arguments.c_stride) {}
+
+Reg EpilogueWriter::load_bias(uint32_t row) {
+  return builder_.load(arguments_.bias, int64_t{row} * element_bytes(schedule_.problem.type), 1,
+                       ir::Cache::readonly);
+}
+
+Reg EpilogueWriter::load_bias(Reg row) {
+  const Reg address =
+      builder_.index(arguments_.bias, row, Operand::integer(element_bytes(schedule_.problem.type)));
+  return builder_.load(address, 0, 1, ir::Cache::readonly);
+}
+
+template <class Row>
+void EpilogueWriter::write(Row row, Reg sums) {
+  const SpmmProblem& problem = schedule_.problem;
+  const Scalar accumulator = accumulator_scalar(problem.type);
+  const Scalar element = element_scalar(problem.type);
+  const uint32_t vec = schedule_.tile.vec;
+  const uint32_t width = schedule_.neighbouring_columns ? vec : 1;
+  Reg bias;
+  if (problem.epilogue.bias)
+    bias = widen(builder_, load_bias(row));
+  const Reg out = builder_.fresh_tuple(element, vec);
+  for (uint32_t v = 0; v < vec; v += width) {
+    Reg residual;
+    if (problem.epilogue.residual) {
+      const auto place = residual_.at(row, v / width);
+      residual = builder_.load(place.pointer, place.offset, width);
+    }
+    for (uint32_t i = 0; i < width; ++i) {
+      Reg value = sums[v + i];
+      if (bias.valid())
+        value = builder_.add(accumulator, value, bias);
+      if (residual.valid())
+        value = builder_.add(accumulator, value, widen(builder_, residual[i]));
+      value = write_activation(builder_, accumulator, problem.epilogue.activation, value);
+      if (element == accumulator)
+        builder_.move(value, out[v + i]);
+      else
+        builder_.convert(element, value, Conversion::nearest, out[v + i]);
+    }
+  }
+  for (uint32_t v = 0; v < vec; v += width) {
+    const auto place = c_.at(row, v / width);
+    if (schedule_.guarded)
+      builder_.if_begin(arguments_.inside[v / width]);
+    builder_.store(place.pointer, place.offset, out[v], width);
+    if (schedule_.guarded)
+      builder_.end();
+  }
+}
+
+template void EpilogueWriter::write<uint32_t>(uint32_t, Reg);
+template void EpilogueWriter::write<Reg>(Reg, Reg);
+
+} // namespace sparsertc

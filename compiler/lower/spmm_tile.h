@@ -1,0 +1,168 @@
+// What the writers of SpMM code share: the arguments of a tile, addresses of rows, the epilogue.
+#pragma once
+
+#include "compiler/input/matrix.h"
+#include "compiler/inspect/spmm_schedule.h"
+#include "ir/builder.h"
+
+#include <vector>
+
+namespace sparsertc {
+
+/// Registers that a thread's tile code works on. The kernel makes them and hands them to the tile's
+/// function, where they are parameters in the same order (see for_each).
+struct TileArguments {
+  /// Pointers to the thread's columns in row 0: one where the columns are neighbours, else one for
+  /// each column.
+  std::vector<ir::Reg> b, c, residual;
+  /// Predicates "this column is below N", one for each pointer; empty where no guard is needed.
+  std::vector<ir::Reg> inside;
+  ir::Reg bias;
+  /// Bytes from row to row (i32) where the leading dimensions are parameters.
+  ir::Reg b_stride, c_stride;
+  /// Split K on a GPU: this thread's first partial sum, and its group's barrier (i32).
+  ir::Reg partial, barrier;
+  /// Staged B: where this thread's columns are read, where its copies go, where they come from, and
+  /// the row of B (i32) its first copy belongs to.
+  ir::Reg staged_columns, staged_copies, copy_source, copy_row;
+
+  /// Calls visit(register, type, name) for every register that this schedule uses, in order.
+  template <class Visit>
+  void for_each(const SpmmSchedule& schedule, Visit visit);
+  /// The parameters of a new device function, in the order of for_each.
+  static TileArguments declare(const SpmmSchedule& schedule, ir::Builder& builder);
+  /// The registers as an argument list.
+  std::vector<ir::Reg> list(const SpmmSchedule& schedule);
+};
+
+/// Addresses rows of a matrix: constant offsets where the distance of rows is known, kept within
+/// the 24 signed bits of an instruction by moving the base; a product otherwise.
+class RowAddress {
+public:
+  struct Place {
+    ir::Reg pointer;
+    int64_t offset;
+  };
+
+  /// Rows are `stride` bytes apart, or `stride_register` (i32) bytes where that is valid.
+  RowAddress(ir::Builder& builder, const std::vector<ir::Reg>& pointers, int64_t stride,
+             ir::Reg stride_register);
+
+  /// Of row `row` for the pointer-th pointer.
+  Place at(uint32_t row, uint32_t pointer);
+  /// Of a row in a register (i32).
+  Place at(ir::Reg row, uint32_t pointer);
+
+private:
+  struct Window {
+    int64_t number = 0;
+    ir::Reg base;
+  };
+  ir::Builder& builder_;
+  const std::vector<ir::Reg>& pointers_;
+  int64_t stride_;
+  ir::Reg stride_register_;
+  std::vector<Window> windows_;
+};
+
+/// Bytes from row to row of B (C): for column-major storage one element.
+int64_t b_row_bytes(const SpmmSchedule& schedule);
+int64_t c_row_bytes(const SpmmSchedule& schedule);
+
+/// Split K with a thread (or a vector lane) for each part, and sums exchanged in shared memory.
+bool parts_are_threads(const SpmmSchedule& schedule);
+
+/// The weights rounded to the type of the problem (nearest even), as f64. Throws UserError for a
+/// weight that becomes infinite.
+std::vector<double> rounded_weights(const Matrix& weights, DataType type);
+
+/// An immediate of f32 or f64.
+ir::Operand float_operand(ir::Scalar type, double value);
+/// An immediate of f16, bf16 (one element) or f16x2, bf16x2 (both halves the same).
+ir::Operand half_operand(ir::Scalar type, double value);
+
+/// Converts f16 and bf16 exactly to f32; f32 and f64 pass.
+ir::Reg widen(ir::Builder& builder, ir::Reg value);
+
+/// Writes out = activation(sum + bias + residual) for one row and stores it. `sums` holds the
+/// tile's `vec` sums of the row (consecutive registers); `Row` is a number or a register.
+class EpilogueWriter {
+public:
+  EpilogueWriter(ir::Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments);
+  void write_row(uint32_t row, ir::Reg sums) { write(row, sums); }
+  void write_row(ir::Reg row, ir::Reg sums) { write(row, sums); }
+
+private:
+  template <class Row>
+  void write(Row row, ir::Reg sums);
+  ir::Reg load_bias(uint32_t row);
+  ir::Reg load_bias(ir::Reg row);
+
+  ir::Builder& builder_;
+  const SpmmSchedule& schedule_;
+  TileArguments& arguments_;
+  RowAddress c_, residual_;
+};
+
+/// Writes the body of tile `tile`, part `part` (parts_are_threads) into the builder's function.
+void write_unrolled_tile(ir::Builder& builder, const SpmmSchedule& schedule, const Pattern& pattern,
+                         const std::vector<double>& weights, TileArguments& arguments,
+                         uint32_t tile, uint32_t part);
+
+/// Device symbols of the streamed strategy.
+struct StreamSymbols {
+  uint32_t tile_begin, row_table, columns, values;
+};
+StreamSymbols add_stream_symbols(ir::Module& module, const SpmmSchedule& schedule,
+                                 const Pattern& pattern, const std::vector<double>& weights);
+/// Writes the loop over the rows of tile number `tile` (register, i32) for part `part` (a register,
+/// valid where parts are threads).
+void write_streamed_tile(ir::Builder& builder, const SpmmSchedule& schedule,
+                         const StreamSymbols& symbols, TileArguments& arguments, ir::Reg tile,
+                         ir::Reg part);
+
+// ---- implementation of the template
+// ----------------------------------------------------------------
+
+template <class Visit>
+void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
+  using ir::Scalar;
+  using ir::Space;
+  using ir::Type;
+  const SpmmProblem& problem = schedule.problem;
+  const Type element = Type::pointer(Space::device, element_scalar(problem.type));
+  const Type staged = Type::pointer(Space::shared, element_scalar(problem.type));
+  const uint32_t pointers = schedule.neighbouring_columns ? 1 : schedule.tile.vec;
+  const bool stage = schedule.tile.stage == Stage::smem;
+  auto visit_all = [&](std::vector<ir::Reg>& registers, Type type, const char* name) {
+    registers.resize(pointers);
+    for (uint32_t i = 0; i < pointers; ++i)
+      visit(registers[i], type, name + (pointers == 1 ? std::string() : std::to_string(i)));
+  };
+  if (!stage)
+    visit_all(b, element, "b");
+  visit_all(c, element, "c");
+  if (problem.epilogue.bias)
+    visit(bias, element, std::string("bias"));
+  if (problem.epilogue.residual)
+    visit_all(residual, element, "residual");
+  if (schedule.guarded)
+    visit_all(inside, Scalar::pred, "inside");
+  if (schedule.leading_dimension_parameters) {
+    visit(b_stride, Scalar::i32, std::string("b_stride"));
+    visit(c_stride, Scalar::i32, std::string("c_stride"));
+  }
+  if (parts_are_threads(schedule)) {
+    visit(partial, Type::pointer(Space::shared, accumulator_scalar(problem.type)),
+          std::string("partial"));
+    visit(barrier, Scalar::i32, std::string("barrier"));
+  }
+  if (stage) {
+    visit(staged_columns, staged, std::string("staged_columns"));
+    visit(staged_copies, staged, std::string("staged_copies"));
+    visit(copy_source, element, std::string("copy_source"));
+    visit(copy_row, Scalar::i32, std::string("copy_row"));
+  }
+}
+
+} // namespace sparsertc

@@ -1,0 +1,355 @@
+// Unrolled SpMM: one multiply-add an entry and column, columns of A as address offsets, weights as
+// immediates (Wang, SparseRT, PACT 2020). A tile's code reads
+//
+//   sums = 0
+//   for each used k, ascending:  b = B[k][columns];  sums[row] += weight * b  for each entry (row,
+//   k) split K: exchange partial sums, add them in ascending order of the parts epilogue and
+//   stores, row by row
+#include "compiler/lower/spmm_tile.h"
+
+#include <algorithm>
+
+namespace sparsertc {
+namespace {
+
+using ir::Builder;
+using ir::Cache;
+using ir::Opcode;
+using ir::Operand;
+using ir::Reg;
+using ir::Scalar;
+
+struct Entry {
+  uint32_t column;
+  uint32_t row_in_tile;
+  uint32_t row;
+  double weight;
+};
+
+/// The tile's entries with columns in [begin, end), by column, then row.
+std::vector<Entry> tile_entries(const SpmmSchedule& schedule, const Pattern& pattern,
+                                const std::vector<double>& weights, uint32_t tile, uint32_t begin,
+                                uint32_t end) {
+  std::vector<Entry> entries;
+  const uint32_t first = schedule.tile_begin[tile];
+  for (uint32_t i = first; i < schedule.tile_begin[tile + 1]; ++i) {
+    const uint32_t row = schedule.row_order[i];
+    const auto columns = pattern.row(row);
+    for (auto at = std::lower_bound(columns.begin(), columns.end(), begin);
+         at != columns.end() && *at < end; ++at) {
+      const uint64_t entry = pattern.row_offset[row] + static_cast<uint64_t>(at - columns.begin());
+      entries.push_back({*at, i - first, row, weights[entry]});
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.column != b.column ? a.column < b.column : a.row_in_tile < b.row_in_tile;
+  });
+  return entries;
+}
+
+/// Sums that start at 0 and take products in f32 or f64.
+class ExactSums {
+public:
+  ExactSums(Builder& builder, const SpmmSchedule& schedule, uint32_t rows)
+      : builder_(builder), vec_(schedule.tile.vec),
+        type_(accumulator_scalar(schedule.problem.type)) {
+    sums_ = builder.fresh_tuple(type_, std::max(1u, rows * vec_));
+    for (uint32_t i = 0; i < rows * vec_; ++i)
+      builder.constant(type_, float_operand(type_, 0.0), sums_[i]);
+  }
+
+  /// The operands for one k, from the loaded elements.
+  void set_column(Reg loaded) {
+    values_.clear();
+    for (uint32_t v = 0; v < vec_; ++v)
+      values_.push_back(widen(builder_, loaded[v]));
+  }
+  void multiply_add(const Entry& entry) {
+    const Operand weight = float_operand(type_, entry.weight);
+    for (uint32_t v = 0; v < vec_; ++v) {
+      const Reg sum = sums_[entry.row_in_tile * vec_ + v];
+      builder_.fma(type_, values_[v], weight, sum, sum);
+    }
+  }
+  void finish() {}
+  Reg row(uint32_t row_in_tile) const { return sums_[row_in_tile * vec_]; }
+
+private:
+  Builder& builder_;
+  uint32_t vec_;
+  Scalar type_;
+  Reg sums_;
+  std::vector<Reg> values_;
+};
+
+/// Sums in f32 that gather `half_terms` products in f16 or bf16 first; pairs of columns share an
+/// instruction where `vec` is even.
+class GatheredSums {
+public:
+  GatheredSums(Builder& builder, const SpmmSchedule& schedule, uint32_t rows)
+      : builder_(builder), vec_(schedule.tile.vec), terms_(schedule.problem.half_terms),
+        gathered_(rows, 0) {
+    const bool pairs = vec_ % 2 == 0;
+    step_ = pairs ? 2 : 1;
+    const bool f16 = schedule.problem.type == DataType::f16;
+    half_ = f16 ? (pairs ? Scalar::f16x2 : Scalar::f16) : (pairs ? Scalar::bf16x2 : Scalar::bf16);
+    sums_ = builder.fresh_tuple(Scalar::f32, std::max(1u, rows * vec_));
+    parts_ = builder.fresh_tuple(half_, std::max(1u, rows * vec_ / step_));
+    for (uint32_t i = 0; i < rows * vec_; ++i)
+      builder.constant(Scalar::f32, Operand::f32(0.0f), sums_[i]);
+  }
+
+  void set_column(Reg loaded) {
+    values_.clear();
+    for (uint32_t v = 0; v < vec_; v += step_)
+      values_.push_back(
+          step_ == 1 ? loaded[v] : builder_.value(Opcode::pack, half_, {loaded[v], loaded[v + 1]}));
+  }
+  void multiply_add(const Entry& entry) {
+    const Operand weight = half_operand(half_, entry.weight);
+    const uint32_t count = gathered_[entry.row_in_tile]++;
+    for (uint32_t i = 0; i < values_.size(); ++i) {
+      const Reg part = parts_[entry.row_in_tile * vec_ / step_ + i];
+      if (count == 0)
+        builder_.mul(half_, values_[i], weight, part);
+      else
+        builder_.fma(half_, values_[i], weight, part, part);
+    }
+    if (gathered_[entry.row_in_tile] == terms_)
+      flush(entry.row_in_tile);
+  }
+  void finish() {
+    for (uint32_t row = 0; row < gathered_.size(); ++row)
+      if (gathered_[row] != 0)
+        flush(row);
+  }
+  Reg row(uint32_t row_in_tile) const { return sums_[row_in_tile * vec_]; }
+
+private:
+  void flush(uint32_t row) {
+    for (uint32_t v = 0; v < vec_; ++v) {
+      Reg half = parts_[(row * vec_ + v) / step_];
+      if (step_ == 2)
+        half = builder_.value(v % 2 == 0 ? Opcode::low : Opcode::high, half_, {half});
+      const Reg sum = sums_[row * vec_ + v];
+      builder_.add(Scalar::f32, sum, widen(builder_, half), sum);
+    }
+    gathered_[row] = 0;
+  }
+
+  Builder& builder_;
+  uint32_t vec_;
+  uint32_t terms_;
+  std::vector<uint32_t> gathered_;
+  uint32_t step_ = 1;
+  Scalar half_ = Scalar::f16;
+  Reg sums_, parts_;
+  std::vector<Reg> values_;
+};
+
+/// B read where it is used.
+class GlobalB {
+public:
+  GlobalB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
+      : builder_(builder), schedule_(schedule),
+        address_(builder, arguments.b, b_row_bytes(schedule), arguments.b_stride) {}
+
+  Reg load(uint32_t k) {
+    const uint32_t vec = schedule_.tile.vec;
+    const uint32_t width = schedule_.neighbouring_columns ? vec : 1;
+    const Reg loaded = builder_.fresh_tuple(element_scalar(schedule_.problem.type), vec);
+    for (uint32_t v = 0; v < vec; v += width) {
+      const auto place = address_.at(k, v / width);
+      builder_.load(place.pointer, place.offset, width, Cache::readonly, loaded[v]);
+    }
+    return loaded;
+  }
+  void finish() {}
+
+private:
+  Builder& builder_;
+  const SpmmSchedule& schedule_;
+  RowAddress address_;
+};
+
+/// B in chunks of rows in shared memory, a ring of `prefetch` chunks filled ahead by asynchronous
+/// copies. Every tile of a block walks through all chunks, since all of its threads copy.
+class StagedB {
+public:
+  StagedB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
+      : builder_(builder), schedule_(schedule),
+        arguments_(arguments), copy_pointers_{arguments.copy_source},
+        source_(builder, copy_pointers_, b_row_bytes(schedule), arguments.b_stride) {
+    const SpmmTile& tile = schedule.tile;
+    element_ = element_bytes(schedule.problem.type);
+    row_bytes_ = schedule.columns_per_block() * element_;
+    piece_ = staging_piece_bytes(schedule);
+    rows_a_pass_ = schedule.threads_x * tile.groups * piece_ / row_bytes_;
+    chunks_ = (schedule.inner + tile.chunk - 1) / tile.chunk;
+    for (uint32_t chunk = 0; chunk + 1 < tile.prefetch; ++chunk)
+      copy_chunk(chunk);
+  }
+
+  Reg load(uint32_t k) {
+    const SpmmTile& tile = schedule_.tile;
+    while (next_ <= k / tile.chunk)
+      enter_next_chunk();
+    const uint32_t slot = k / tile.chunk % tile.prefetch;
+    const int64_t row = int64_t{slot * tile.chunk + k % tile.chunk} * row_bytes_;
+    const uint32_t width = schedule_.neighbouring_columns ? tile.vec : 1;
+    const Reg loaded = builder_.fresh_tuple(element_scalar(schedule_.problem.type), tile.vec);
+    for (uint32_t v = 0; v < tile.vec; v += width)
+      builder_.load(arguments_.staged_columns,
+                    row + int64_t{v / width} * schedule_.threads_x * element_, width, Cache::normal,
+                    loaded[v]);
+    return loaded;
+  }
+  /// The rest of the chunks: the other tiles of the block wait for this one's copies.
+  void finish() {
+    while (next_ < chunks_)
+      enter_next_chunk();
+  }
+
+private:
+  void enter_next_chunk() {
+    builder_.clear_origin();
+    builder_.copy_wait(schedule_.tile.prefetch - 2);
+    builder_.barrier();
+    copy_chunk(next_ + schedule_.tile.prefetch - 1);
+    ++next_;
+  }
+
+  /// Starts the copies of a chunk (none beyond the last) and closes their group.
+  void copy_chunk(uint32_t chunk) {
+    const SpmmTile& tile = schedule_.tile;
+    for (uint32_t pass = 0; chunk < chunks_ && pass * rows_a_pass_ < tile.chunk; ++pass) {
+      const uint32_t row = chunk * tile.chunk + pass * rows_a_pass_;
+      if (row >= schedule_.inner)
+        break;
+      Reg bytes; // rows beyond K are filled with zeros, not read
+      if (row + rows_a_pass_ > schedule_.inner) {
+        const Reg in_b = builder_.compare(ir::Comparison::lt, Scalar::i32, arguments_.copy_row,
+                                          Operand::integer(schedule_.inner - row));
+        const Reg all = builder_.constant(Scalar::i32, Operand::integer(piece_));
+        bytes = builder_.select(Scalar::i32, in_b, all, Operand::integer(0));
+      }
+      const auto place = source_.at(row, 0);
+      const uint32_t slot_row = chunk % tile.prefetch * tile.chunk + pass * rows_a_pass_;
+      builder_.copy_async(arguments_.staged_copies, static_cast<int32_t>(slot_row * row_bytes_),
+                          place.pointer, static_cast<int32_t>(place.offset), piece_, bytes);
+    }
+    builder_.copy_commit();
+  }
+
+  Builder& builder_;
+  const SpmmSchedule& schedule_;
+  TileArguments& arguments_;
+  std::vector<Reg> copy_pointers_;
+  RowAddress source_;
+  uint32_t element_ = 0, row_bytes_ = 0, piece_ = 0, rows_a_pass_ = 0, chunks_ = 0;
+  uint32_t next_ = 0; ///< chunk to enter next
+};
+
+template <class Sums, class B>
+void write_products(Builder& builder, const std::vector<Entry>& entries, Sums& sums, B& b) {
+  for (size_t i = 0; i < entries.size();) {
+    const uint32_t column = entries[i].column;
+    builder.set_origin(entries[i].row, column);
+    sums.set_column(b.load(column));
+    for (; i < entries.size() && entries[i].column == column; ++i) {
+      builder.set_origin(entries[i].row, column);
+      sums.multiply_add(entries[i]);
+    }
+  }
+  builder.clear_origin();
+  sums.finish();
+}
+
+/// Partial sums of rows that another part finishes go to shared memory; this part adds up the rows
+/// r with r % splitk == part.
+template <class Sums>
+void write_exchange(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments,
+                    const Sums& sums, uint32_t rows, uint32_t part, EpilogueWriter& epilogue,
+                    uint32_t first_row) {
+  const SpmmTile& tile = schedule.tile;
+  const Scalar type = accumulator_scalar(schedule.problem.type);
+  auto slot = [&](uint32_t of_part, uint32_t row, uint32_t v) {
+    return int64_t{(of_part * tile.rows + row) * tile.vec + v} * schedule.threads_x *
+           ir::size_in_bytes(type);
+  };
+  for (uint32_t row = 0; row < rows; ++row)
+    if (row % tile.splitk != part)
+      for (uint32_t v = 0; v < tile.vec; ++v)
+        builder.store(arguments.partial, slot(part, row, v), sums.row(row)[v]);
+  builder.barrier(arguments.barrier, schedule.threads_x * tile.splitk);
+  for (uint32_t row = part; row < rows; row += tile.splitk) {
+    const Reg total = builder.fresh_tuple(type, tile.vec);
+    for (uint32_t v = 0; v < tile.vec; ++v) {
+      for (uint32_t p = 0; p < tile.splitk; ++p) {
+        const Reg sum =
+            p == part ? sums.row(row)[v] : builder.load(arguments.partial, slot(p, row, v));
+        if (p == 0)
+          builder.move(sum, total[v]);
+        else
+          builder.add(type, total[v], sum, total[v]);
+      }
+    }
+    epilogue.write_row(schedule.row_order[first_row + row], total);
+  }
+}
+
+template <class Sums>
+void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& pattern,
+                const std::vector<double>& weights, TileArguments& arguments, uint32_t tile,
+                uint32_t part) {
+  const uint32_t first_row = schedule.tile_begin[tile];
+  const uint32_t rows = schedule.tile_begin[tile + 1] - first_row;
+  const uint32_t splitk = schedule.tile.splitk;
+  auto entries_of = [&](uint32_t p) {
+    return tile_entries(schedule, pattern, weights, tile, split_begin(schedule.inner, splitk, p),
+                        split_begin(schedule.inner, splitk, p + 1));
+  };
+  EpilogueWriter epilogue(builder, schedule, arguments);
+
+  if (schedule.tile.stage == Stage::smem) {
+    StagedB b(builder, schedule, arguments);
+    Sums sums(builder, schedule, rows);
+    write_products(builder, entries_of(0), sums, b);
+    b.finish();
+    for (uint32_t row = 0; row < rows; ++row)
+      epilogue.write_row(schedule.row_order[first_row + row], sums.row(row));
+    return;
+  }
+  if (parts_are_threads(schedule)) {
+    GlobalB b(builder, schedule, arguments);
+    Sums sums(builder, schedule, rows);
+    write_products(builder, entries_of(part), sums, b);
+    write_exchange(builder, schedule, arguments, sums, rows, part, epilogue, first_row);
+    return;
+  }
+  GlobalB b(builder, schedule, arguments);
+  Sums total(builder, schedule, rows);
+  write_products(builder, entries_of(0), total, b);
+  for (uint32_t p = 1; p < splitk; ++p) {
+    Sums sums(builder, schedule, rows);
+    write_products(builder, entries_of(p), sums, b);
+    const Scalar type = accumulator_scalar(schedule.problem.type);
+    for (uint32_t i = 0; i < rows * schedule.tile.vec; ++i)
+      builder.add(type, total.row(0)[i], sums.row(0)[i], total.row(0)[i]);
+  }
+  for (uint32_t row = 0; row < rows; ++row)
+    epilogue.write_row(schedule.row_order[first_row + row], total.row(row));
+}
+
+} // namespace
+
+void write_unrolled_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& pattern,
+                         const std::vector<double>& weights, TileArguments& arguments,
+                         uint32_t tile, uint32_t part) {
+  if (schedule.problem.half_terms != 0)
+    write_tile<GatheredSums>(builder, schedule, pattern, weights, arguments, tile, part);
+  else
+    write_tile<ExactSums>(builder, schedule, pattern, weights, arguments, tile, part);
+}
+
+} // namespace sparsertc
