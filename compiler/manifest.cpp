@@ -1,0 +1,95 @@
+#include "compiler/manifest.h"
+
+#include <nlohmann/json.hpp>
+
+namespace sparsertc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+uint32_t parameter_bytes(ir::Type type) {
+  return type.is_pointer() ? 8 : ir::size_in_bytes(type.element());
+}
+
+/// A leading dimension in elements; null where the kernel takes it as a parameter.
+Json leading_dimension(const SpmmSchedule& schedule, uint64_t elements) {
+  return schedule.leading_dimension_parameters ? Json(nullptr) : Json(elements);
+}
+
+Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
+  Json parameters = Json::array();
+  for (const KernelParameter& parameter : kernel.parameters)
+    parameters.push_back({{"name", parameter.name},
+                          {"role", name_of(parameter.role)},
+                          {"type", ir::to_string(parameter.type)},
+                          {"bytes", parameter_bytes(parameter.type)}});
+  Json grid;
+  grid["rule"] = "x = ceil(n / columns_per_block)";
+  if (problem.columns)
+    grid["x"] =
+        (uint64_t{*problem.columns} + kernel.columns_per_block - 1) / kernel.columns_per_block;
+  else
+    grid["x"] = nullptr;
+  grid["y"] = kernel.grid_rows;
+  grid["z"] = 1;
+
+  Json entry;
+  entry["name"] = kernel.entry;
+  entry["parameters"] = parameters;
+  entry["columns_per_block"] = kernel.columns_per_block;
+  entry["grid"] = grid;
+  entry["block"] = {kernel.block[0], kernel.block[1], kernel.block[2]};
+  entry["dynamic_shared_bytes"] = kernel.dynamic_shared_bytes;
+  entry["pointer_alignment_bytes"] = kernel.pointer_alignment;
+  return entry;
+}
+
+} // namespace
+
+std::string_view sparsertc_version() {
+  return SPARSERTC_VERSION;
+}
+
+std::string manifest_json(const PipelineResult& result, const PipelineOptions& options) {
+  const SpmmSchedule& schedule = result.schedule;
+  const SpmmProblem& problem = schedule.problem;
+
+  Json json;
+  json["schema"] = 1;
+  json["sparsertc"] = sparsertc_version();
+  json["family"] = "spmm";
+  json["artefact"] = name_of(options.artefact);
+  json["target"] = schedule.target.name;
+  if (!schedule.target.is_host) {
+    json["ptx_version"] = schedule.target.ptx_version;
+    json["road"] = options.road == Road::direct ? "direct" : "llvm";
+  }
+
+  json["m"] = schedule.rows;
+  json["k"] = schedule.inner;
+  json["n"] = problem.columns ? Json(*problem.columns) : Json(nullptr);
+  json["nnz"] = result.weights.pattern.nnz();
+  json["dtype"] = name_of(problem.type);
+  json["accumulator"] = ir::name_of(accumulator_scalar(problem.type));
+  json["half_terms"] = problem.half_terms;
+  json["layout"] = name_of(problem.layout);
+  json["ldb"] = leading_dimension(schedule, problem.ldb);
+  json["ldc"] = leading_dimension(schedule, problem.ldc);
+  json["epilogue"] = {{"bias", problem.epilogue.bias},
+                      {"residual", problem.epilogue.residual},
+                      {"activation", name_of(problem.epilogue.activation)}};
+
+  json["strategy"] = name_of(schedule.tile.strategy);
+  json["tile"] = to_string(schedule.tile);
+  json["tiles"] = schedule.tile_count();
+  json["pattern_digest"] = result.pattern_digest;
+  json["values_digest"] = values_digest(result.weights.values);
+
+  json["entries"] = Json::array();
+  for (const KernelManifest& kernel : result.lowered.kernels)
+    json["entries"].push_back(entry_json(kernel, problem));
+  json["remarks"] = schedule.remarks;
+  return json.dump(2) + "\n";
+}
+
+} // namespace sparsertc

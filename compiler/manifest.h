@@ -1,0 +1,24 @@
+// The manifest that lies beside an artefact as OUT.json: all that a launcher must know.
+#pragma once
+
+#include "compiler/pipeline.h"
+
+#include <string>
+#include <string_view>
+
+namespace sparsertc {
+
+/// The version of this program, "0.1.0".
+std::string_view sparsertc_version();
+
+/// JSON text, one object, ending in a newline; the same result gives the same bytes. Entries are in
+/// launch order, each with its parameters in order:
+///
+///   schema            1; grows when a key changes its meaning
+///   n                 a number, or null where N is a parameter
+///   ldb, ldc          elements, or null where they are parameters
+///   entries[].grid    x = ceil(n / columns_per_block), y, z
+///   entries[].parameters[]  name, role, type, bytes
+std::string manifest_json(const PipelineResult& result, const PipelineOptions& options);
+
+} // namespace sparsertc

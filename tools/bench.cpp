@@ -1,0 +1,433 @@
+// sparsertc bench: our time on the CPU beside OpenBLAS on the dense matrix and Eigen's sparse
+// product, in one run, with the same number of threads, taking turns.
+#include "compiler/input/random_values.h"
+#include "compiler/pipeline.h"
+#include "ir/error.h"
+#include "tools/command.h"
+#include "tools/options.h"
+#include "tools/peers.h"
+#include "tools/session.h"
+#include "tools/spmm_check.h"
+#include "tools/spmm_operands.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace sparsertc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  std::vector<std::string> inputs;
+  std::string values = "random:1";
+  std::string columns = "256";
+  ScheduleOptions schedule;
+  JobOptions jobs;
+  ReportOptions report;
+  std::string device = "cpu";
+  std::string csv;
+  std::vector<double> levels = {80, 90, 95, 98};
+  uint64_t seed = 1;
+  unsigned rounds = 9;
+};
+
+/// One thing to be measured: a matrix and the number of columns of B.
+struct Case {
+  std::string name;
+  double nominal_percent = -1; ///< of zeros; negative where only the file knows
+  std::function<Matrix()> weights;
+  uint32_t columns = 0;
+};
+
+struct Timing {
+  double median_us = 0;
+  double minimum_us = 0;
+  double maximum_us = 0;
+};
+
+struct Row {
+  std::string name;
+  double nominal_percent = 0;
+  double actual_percent = 0;
+  uint32_t m = 0, k = 0, n = 0;
+  uint64_t nnz = 0;
+  std::string tile;
+  std::string_view strategy;
+  double compile_us = 0;
+  Timing ours;
+  std::optional<Timing> openblas, eigen;
+};
+
+// ---- cases -------------------------------------------------------------------------------------
+
+/// M x K with exactly round(M K (1 - zeros)) entries, every such pattern equally likely (Knuth, The
+/// Art of Computer Programming 2, algorithm 3.4.2 S), values in [-1, 1).
+Matrix random_matrix(uint32_t rows, uint32_t columns, double zeros, uint64_t seed,
+                     const std::string& name) {
+  SplitMix64 random(seed);
+  uint64_t positions = uint64_t{rows} * columns;
+  uint64_t wanted =
+      static_cast<uint64_t>(std::llround(static_cast<double>(positions) * (1 - zeros)));
+  Matrix matrix;
+  matrix.name = name;
+  matrix.pattern.rows = rows;
+  matrix.pattern.columns = columns;
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t column = 0; column < columns; ++column, --positions)
+      if (random.next() % positions < wanted) {
+        matrix.pattern.column_index.push_back(column);
+        --wanted;
+      }
+    matrix.pattern.row_offset.push_back(matrix.pattern.column_index.size());
+  }
+  matrix.values = random_values(matrix.pattern.nnz(), seed + 1);
+  return matrix;
+}
+
+std::vector<Case> built_in_cases(const BenchOptions& options) {
+  struct Shape {
+    uint32_t m, k, n;
+  };
+  constexpr Shape shapes[] = {
+      {512, 512, 256}, {2048, 512, 1024}, {512, 2048, 1024}, {64, 256, 3136}, {1000, 2048, 1}};
+  std::vector<Case> cases;
+  for (const Shape& shape : shapes)
+    for (double level : options.levels) {
+      const std::string name = fmt::format("random {}x{}x{}", shape.m, shape.k, shape.n);
+      cases.push_back({name, level,
+                       [=, seed = options.seed] {
+                         return random_matrix(shape.m, shape.k, level / 100, seed, name);
+                       },
+                       shape.n});
+    }
+  return cases;
+}
+
+std::vector<Case> file_cases(const BenchOptions& options) {
+  ProblemOptions problem;
+  problem.columns = options.columns;
+  const std::optional<uint32_t> columns = to_problem(problem).columns;
+  if (!columns)
+    throw UsageError("--columns: a benchmark needs a number");
+  std::vector<Case> cases;
+  for (const std::string& path : options.inputs) {
+    InputOptions input;
+    input.path = path;
+    input.values = options.values;
+    ReadOptions read = to_read_options(input);
+    read.require_values = true;
+    cases.push_back({path, -1, [path, read] { return read_matrix(path, read); }, *columns});
+  }
+  return cases;
+}
+
+// ---- measuring ---------------------------------------------------------------------------------
+
+/// Repeated calls of one contender; each sample is the mean of a batch of calls.
+class Contender {
+public:
+  Contender(std::function<void()> call, bool pause_after)
+      : call_(std::move(call)), pause_after_(pause_after) {
+    constexpr double kBatchSeconds = 0.01;
+    call_(); // pages, caches and threads
+    const double once = std::max(1e-7, measure(1));
+    calls_ = static_cast<unsigned>(std::clamp(kBatchSeconds / once, 1.0, 10000.0));
+    rest();
+  }
+
+  void sample() {
+    call_(); // what the others did to the caches is not measured
+    samples_.push_back(measure(calls_) * 1e6);
+    rest();
+  }
+
+  Timing timing() {
+    std::sort(samples_.begin(), samples_.end());
+    return {samples_[samples_.size() / 2], samples_.front(), samples_.back()};
+  }
+
+private:
+  double measure(unsigned calls) {
+    const Clock::time_point start = Clock::now();
+    for (unsigned i = 0; i < calls; ++i)
+      call_();
+    return std::chrono::duration<double>(Clock::now() - start).count() / calls;
+  }
+  /// Longer than a library's idle threads keep a core busy waiting for more work.
+  void rest() const {
+    if (pause_after_)
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  }
+
+  std::function<void()> call_;
+  bool pause_after_;
+  unsigned calls_ = 1;
+  std::vector<double> samples_;
+};
+
+/// A library's C must agree with the float64 reference as ours does.
+void check_result(const Matrix& weights, const SpmmSchedule& schedule, const SpmmOperands& operands,
+                  const std::vector<double>& result, const std::string& whose, TaskPool& pool) {
+  const CheckResult check =
+      check_spmm(weights, schedule.problem, schedule.tile, operands, result, pool);
+  if (!check.passed)
+    throw UserError(fmt::format(
+        "{}: the result of {} misses its bound at ({}, {}): expected {:.9g}, "
+        "found {:.9g}, bound {:.3g}",
+        weights.name, whose, check.row, check.column, check.expected, check.found, check.bound));
+}
+
+Row measure(const Case& one, const BenchOptions& options, TaskPool& pool) {
+  PipelineOptions pipeline;
+  pipeline.problem.columns = one.columns;
+  pipeline.target = find_target("host");
+  pipeline.tile = to_tile_choice(options.schedule);
+  pipeline.budget = options.schedule.budget;
+  pipeline.artefact = Artefact::none;
+  pipeline.before_stage = [](std::string_view) { stop_if_interrupted(); };
+  const Clock::time_point start = Clock::now();
+  const PipelineResult compiled = compile_spmm(one.weights, pipeline);
+  const HostProgram program = HostProgram::compile(compiled.lowered.module);
+  const double compile_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+
+  const Matrix& weights = compiled.weights;
+  OperandSources sources;
+  sources.seed = options.seed + 2;
+  const SpmmOperands operands = make_operands(weights, pipeline.problem, sources, one.columns);
+  const SpmmBuffers buffers = lay_out(operands, pipeline.problem);
+  const auto run_ours = [&] {
+    run_on_host(program, compiled.lowered.kernels, buffers, one.columns, pool);
+  };
+
+  struct PeerRun {
+    std::unique_ptr<Peer> peer;
+    const char* name;
+    std::optional<Timing> Row::*timing;
+    std::vector<float> c;
+    std::unique_ptr<Contender> contender;
+  };
+  std::vector<PeerRun> peers;
+  peers.push_back(
+      {make_openblas(weights, pool.threads()), "OpenBLAS", &Row::openblas, {}, nullptr});
+  peers.push_back({make_eigen(weights, pool), "Eigen", &Row::eigen, {}, nullptr});
+
+  const auto* b = reinterpret_cast<const float*>(buffers.b.data());
+  Contender ours(run_ours, false);
+  check_result(weights, compiled.schedule, operands, read_back(buffers, operands, pipeline.problem),
+               "sparsertc", pool);
+  for (PeerRun& run : peers) {
+    if (!run.peer)
+      continue;
+    run.c.assign(size_t{operands.rows} * operands.columns, std::nanf(""));
+    run.contender = std::make_unique<Contender>(
+        [&run, b, n = one.columns] { run.peer->multiply(b, run.c.data(), n); },
+        run.peer->leaves_threads_spinning());
+    check_result(weights, compiled.schedule, operands,
+                 std::vector<double>(run.c.begin(), run.c.end()), run.name, pool);
+  }
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    stop_if_interrupted();
+    ours.sample();
+    for (PeerRun& run : peers)
+      if (run.contender)
+        run.contender->sample();
+  }
+
+  Row row;
+  row.name = one.name;
+  row.nominal_percent = one.nominal_percent;
+  row.actual_percent = 100 * statistics_of(weights.pattern).sparsity;
+  row.m = weights.pattern.rows;
+  row.k = weights.pattern.columns;
+  row.n = one.columns;
+  row.nnz = weights.pattern.nnz();
+  row.tile = to_string(compiled.schedule.tile);
+  row.strategy = name_of(compiled.schedule.tile.strategy);
+  row.compile_us = compile_seconds * 1e6;
+  row.ours = ours.timing();
+  for (PeerRun& run : peers)
+    if (run.contender)
+      row.*run.timing = run.contender->timing();
+  return row;
+}
+
+// ---- reports -----------------------------------------------------------------------------------
+
+double gflops(const Row& row) {
+  return 2.0 * static_cast<double>(row.nnz) * row.n / row.ours.median_us * 1e-3;
+}
+
+/// Half the range of the samples, in percent of the median.
+double spread_percent(const Timing& timing) {
+  return 50 * (timing.maximum_us - timing.minimum_us) / timing.median_us;
+}
+
+std::string cell(const std::optional<Timing>& timing) {
+  return timing ? fmt::format("{:.1f} ({:.0f}%)", timing->median_us, spread_percent(*timing)) : "-";
+}
+
+std::string ratio(const std::optional<Timing>& timing, const Row& row) {
+  return timing ? fmt::format("{:.2f}", timing->median_us / row.ours.median_us) : "-";
+}
+
+constexpr const char* kTableFormat =
+    "{:<26} {:>6} {:>7} {:>9} {:>9} {:>16} {:>8} {:>16} {:>16} {:>7} {:>7}\n";
+
+std::string table_head() {
+  return fmt::format(kTableFormat, "matrix", "zeros", "actual", "nnz", "strategy", "ours us",
+                     "GFLOP/s", "OpenBLAS us", "Eigen us", "x BLAS", "x Eigen");
+}
+
+std::string table_line(const Row& row) {
+  return fmt::format(kTableFormat, row.name,
+                     row.nominal_percent < 0 ? "-" : fmt::format("{:g}%", row.nominal_percent),
+                     fmt::format("{:.2f}%", row.actual_percent), row.nnz, row.strategy,
+                     cell(std::optional<Timing>(row.ours)), fmt::format("{:.1f}", gflops(row)),
+                     cell(row.openblas), cell(row.eigen), ratio(row.openblas, row),
+                     ratio(row.eigen, row));
+}
+
+void add_timing(nlohmann::ordered_json& json, const std::string& prefix,
+                const std::optional<Timing>& timing) {
+  if (!timing) {
+    json[prefix + "time_us"] = nullptr;
+    return;
+  }
+  json[prefix + "time_us"] = timing->median_us;
+  json[prefix + "time_min_us"] = timing->minimum_us;
+  json[prefix + "time_max_us"] = timing->maximum_us;
+}
+
+nlohmann::ordered_json to_json(const std::vector<Row>& rows, const BenchOptions& options,
+                               unsigned threads) {
+  nlohmann::ordered_json json;
+  json["device"] = "cpu";
+  json["threads"] = threads;
+  json["dtype"] = "f32";
+  json["rounds"] = options.rounds;
+  json["cases"] = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json one;
+    one["matrix"] = row.name;
+    if (row.nominal_percent >= 0)
+      one["nominal_sparsity"] = row.nominal_percent / 100;
+    one["sparsity"] = row.actual_percent / 100;
+    one["m"] = row.m;
+    one["k"] = row.k;
+    one["n"] = row.n;
+    one["nnz"] = row.nnz;
+    one["strategy"] = row.strategy;
+    one["tile"] = row.tile;
+    one["compile_us"] = row.compile_us;
+    add_timing(one, "", row.ours);
+    one["gflops"] = gflops(row);
+    add_timing(one, "openblas_", row.openblas);
+    add_timing(one, "eigen_", row.eigen);
+    json["cases"].push_back(one);
+  }
+  return json;
+}
+
+std::string quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (char c : text)
+    quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string to_csv(const std::vector<Row>& rows, unsigned threads) {
+  const auto columns = [](const std::optional<Timing>& timing) {
+    return timing ? fmt::format("{:.3f},{:.3f},{:.3f}", timing->median_us, timing->minimum_us,
+                                timing->maximum_us)
+                  : std::string(",,");
+  };
+  std::string csv = "matrix,nominal_sparsity,sparsity,m,k,n,nnz,threads,strategy,time_us,"
+                    "time_min_us,time_max_us,gflops,openblas_time_us,openblas_time_min_us,"
+                    "openblas_time_max_us,eigen_time_us,eigen_time_min_us,eigen_time_max_us\n";
+  for (const Row& row : rows)
+    csv +=
+        fmt::format("{},{},{:.6f},{},{},{},{},{},{},{},{:.3f},{},{}\n", quoted(row.name),
+                    row.nominal_percent < 0 ? "" : fmt::format("{:g}", row.nominal_percent / 100),
+                    row.actual_percent / 100, row.m, row.k, row.n, row.nnz, threads, row.strategy,
+                    columns(row.ours), gflops(row), columns(row.openblas), columns(row.eigen));
+  return csv;
+}
+
+int bench(const BenchOptions& options) {
+  const bool json = wants_json(options.report);
+  choose_word("--device", options.device, {"cpu"});
+  if (options.rounds == 0)
+    throw UsageError("--rounds: expected at least 1");
+  for (double level : options.levels)
+    if (!(level >= 0 && level <= 100))
+      throw UsageError(fmt::format("--levels: {} is no percentage", level));
+  const std::vector<Case> cases =
+      options.inputs.empty() ? built_in_cases(options) : file_cases(options);
+
+  TaskPool pool(options.jobs.jobs);
+  Progress progress;
+  std::vector<Row> rows;
+  if (!json)
+    fmt::print("f32, {} threads, medians of {} rounds (half the range in percent); OpenBLAS: the "
+               "dense matrix{}\n{}",
+               pool.threads(), options.rounds, ", sgemv where N is 1", table_head());
+  for (const Case& one : cases) {
+    progress.show(
+        fmt::format("sparsertc: {} of {}: {} ...", rows.size() + 1, cases.size(), one.name));
+    rows.push_back(measure(one, options, pool));
+    progress.clear();
+    if (!json) {
+      fmt::print("{}", table_line(rows.back()));
+      std::fflush(stdout);
+    }
+  }
+  if (json)
+    fmt::print("{}\n", to_json(rows, options, pool.threads()).dump(2));
+  if (!options.csv.empty())
+    write_text(options.csv, to_csv(rows, pool.threads()));
+  return 0;
+}
+
+} // namespace
+
+Command add_bench_command(CLI::App& application) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* parser = application.add_subcommand(
+      "bench", "Times against OpenBLAS and Eigen on the CPU, in one run");
+  parser->add_option("IN", options->inputs,
+                     "Matrices, as for compile; none: random ones of built-in shapes");
+  parser->add_option("--device", options->device, "cpu")->capture_default_str();
+  parser->add_option("-n,--columns", options->columns, "Columns of B, for files")
+      ->capture_default_str();
+  parser->add_option("--values", options->values, "For files that have none")
+      ->capture_default_str();
+  parser->add_option("--levels", options->levels, "Percentages of zeros of the built-in matrices")
+      ->delimiter(',')
+      ->expected(1)
+      ->capture_default_str();
+  parser->add_option("--seed", options->seed, "Of the built-in matrices and of B")
+      ->capture_default_str();
+  parser->add_option("--rounds", options->rounds, "Times that each contender takes its turn")
+      ->capture_default_str();
+  parser->add_option("--csv", options->csv, "Write the table as CSV, too");
+  declare(*parser, options->report);
+  declare(*parser, options->jobs);
+  declare(*parser, options->schedule);
+  parser->footer("Examples:\n"
+                 "  sparsertc bench --csv=cpu.csv\n"
+                 "  sparsertc bench --levels=90,95 --jobs=1\n"
+                 "  sparsertc bench layer1.smtx layer2.smtx -n 1024 --report=json");
+  return {parser, [options] { return bench(*options); }};
+}
+
+} // namespace sparsertc

@@ -1,0 +1,167 @@
+// sparsertc compile: a matrix becomes code, in a file with its manifest beside it.
+#include "compiler/manifest.h"
+#include "compiler/pipeline.h"
+#include "ir/error.h"
+#include "ir/printer.h"
+#include "tools/command.h"
+#include "tools/options.h"
+#include "tools/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+namespace sparsertc {
+namespace {
+
+struct CompileOptions {
+  InputOptions input;
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  WatchOptions watch;
+  std::string output = "-";
+  std::string emit;
+  std::string road = "direct";
+  std::string target = "sm_90";
+  bool annotate = false;
+};
+
+bool ends_with(const std::string& text, const std::string& suffix) {
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+/// `--emit`, or what the output's suffix says, or ptx.
+Artefact artefact_of(const CompileOptions& options) {
+  struct Kind {
+    const char* word;
+    const char* suffix;
+    Artefact artefact;
+  };
+  static const Kind kinds[] = {{"ir", ".sir", Artefact::ir},
+                               {"llvm", ".ll", Artefact::llvm},
+                               {"ptx", ".ptx", Artefact::ptx},
+                               {"host", ".o", Artefact::host_object}};
+  if (!options.emit.empty()) {
+    if (options.emit == "cubin" || options.emit == "bundle")
+      throw UsageError(fmt::format("--emit={}: this version does not assemble", options.emit),
+                       "use --emit=ptx: the driver and ptxas take the text as it is");
+    return kinds[choose_word("--emit", options.emit, {"ir", "llvm", "ptx", "host"})].artefact;
+  }
+  for (const Kind& kind : kinds)
+    if (ends_with(options.output, kind.suffix))
+      return kind.artefact;
+  if (ends_with(options.output, ".cubin") || ends_with(options.output, ".srtc"))
+    throw UsageError(
+        fmt::format("-o {}: this version does not assemble cubins or bundles", options.output),
+        "use a name that ends in .ptx: the driver and ptxas take the text as it is");
+  return Artefact::ptx;
+}
+
+/// What a pipeline that was stopped early has made, as text.
+std::string describe_stopped(const PipelineResult& result, const std::string& stage) {
+  if (stage_has_ir(stage))
+    return ir::print(result.lowered.module);
+  const Pattern& pattern = result.weights.pattern;
+  std::string text =
+      fmt::format("matrix {} x {}, {} entries\n", pattern.rows, pattern.columns, pattern.nnz());
+  if (!result.pattern_digest.empty())
+    text += fmt::format("pattern {}\n", result.pattern_digest);
+  const SpmmSchedule& schedule = result.schedule;
+  if (stage == "pattern" || stage == "input")
+    return text;
+  text += fmt::format("schedule {}\n", to_string(schedule.tile));
+  for (uint32_t tile = 0; tile < schedule.tile_count(); ++tile) {
+    text += fmt::format("tile {}: rows", tile);
+    for (uint32_t i = schedule.tile_begin[tile]; i < schedule.tile_begin[tile + 1]; ++i)
+      text += fmt::format(" {}", schedule.row_order[i]);
+    text += "\n";
+  }
+  return text;
+}
+
+int compile(const CompileOptions& options) {
+  if (options.input.list_tensors) {
+    print_tensors(options.input);
+    return 0;
+  }
+  PipelineOptions pipeline;
+  pipeline.problem = to_problem(options.problem);
+  pipeline.artefact = artefact_of(options);
+  pipeline.road =
+      choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
+  const bool for_host = pipeline.artefact == Artefact::host_object;
+  pipeline.target = resolve_target(for_host ? "host" : options.target);
+  if (pipeline.artefact == Artefact::ptx && pipeline.target.is_host)
+    throw UsageError("--target=host: there is no PTX for the CPU",
+                     "use --emit=host for an object file, or --emit=ir or llvm");
+  pipeline.tile = to_tile_choice(options.schedule);
+  pipeline.budget = options.schedule.budget;
+  pipeline.annotate = options.annotate;
+
+  Progress progress;
+  watch_pipeline(pipeline, options.watch, progress);
+  ReadOptions read = to_read_options(options.input);
+  read.require_values = true;
+  const PipelineResult result =
+      compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
+  stop_if_interrupted();
+  progress.clear();
+  print_watched(result, options.watch);
+
+  if (!pipeline.stop_after.empty() && pipeline.stop_after != "emit") {
+    write_text(options.output, describe_stopped(result, pipeline.stop_after));
+    return 0;
+  }
+  write_text(options.output, result.artefact);
+  const bool has_manifest =
+      pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::host_object;
+  if (has_manifest && options.output != "-")
+    write_text(options.output + ".json", manifest_json(result, pipeline));
+  return 0;
+}
+
+} // namespace
+
+Command add_compile_command(CLI::App& application) {
+  auto options = std::make_shared<CompileOptions>();
+  CLI::App* parser = application.add_subcommand("compile", "A matrix becomes code");
+  declare(*parser, options->input);
+  parser
+      ->add_option(
+          "-o,--output", options->output,
+          "Where the code goes; - is standard output. PTX and host code get their manifest "
+          "beside them, OUT.json")
+      ->capture_default_str();
+  parser->add_option("--emit", options->emit,
+                     "ir, llvm, ptx or host; else the output's suffix says: .sir .ll .ptx .o; else "
+                     "ptx");
+  parser
+      ->add_option(
+          "--target", options->target,
+          "sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, host, or native: the GPU of "
+          "this machine")
+      ->capture_default_str();
+  parser
+      ->add_option("--road", options->road,
+                   "How IR becomes PTX: direct (printed) or llvm (through its optimiser)")
+      ->capture_default_str();
+  parser->add_flag("--annotate", options->annotate,
+                   "Comments in the PTX that say which entry an operation comes from");
+  parser->add_option("--stop-after", options->watch.stop_after,
+                     fmt::format("End after this stage and write what it made. Stages: {}",
+                                 fmt::join(pipeline_stages(), ", ")));
+  declare(*parser, options->problem);
+  declare(*parser, options->schedule);
+  declare(*parser, options->watch);
+  parser->footer("Examples:\n"
+                 "  sparsertc compile layer.npy -o layer.ptx --target=sm_90a -n 256\n"
+                 "  sparsertc compile layer.npz -o layer.sir --dtype=f16 --bias --activation=relu\n"
+                 "  sparsertc compile pattern.smtx --values=random:1 --emit=llvm | less\n"
+                 "  sparsertc compile model.safetensors --tensor=fc1.weight -o fc1.ptx\n"
+                 "  sparsertc compile layer.npy -o layer.ptx --tile=strategy=streamed,rows=16");
+  return {parser, [options] { return compile(*options); }};
+}
+
+} // namespace sparsertc

@@ -1,0 +1,107 @@
+#include "tools/gpu.h"
+
+#include "compiler/emit/target.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace sparsertc {
+namespace {
+
+std::span<uint8_t> bytes_of(const AlignedBytes& bytes) {
+  return {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()};
+}
+
+void* as_pointer(cuda::DeviceAddress address) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+/// Each argument in 8 bytes, as the launcher takes it.
+std::vector<uint64_t> packed(const std::vector<KernelArgument>& arguments) {
+  std::vector<uint64_t> words;
+  for (const KernelArgument& argument : arguments) {
+    uint64_t word;
+    static_assert(sizeof word == sizeof argument);
+    std::memcpy(&word, &argument, sizeof word);
+    words.push_back(word);
+  }
+  return words;
+}
+
+} // namespace
+
+std::unique_ptr<cuda::Context> require_gpu() {
+  return std::make_unique<cuda::Context>(cuda::Driver::open());
+}
+
+std::unique_ptr<cuda::Context> find_gpu() {
+  try {
+    return require_gpu();
+  } catch (const NoGpuError&) {
+    return nullptr;
+  }
+}
+
+std::string target_of(const cuda::Context& gpu) {
+  const uint32_t capability = gpu.properties().compute_capability;
+  std::string best;
+  uint32_t best_capability = 0;
+  for (const std::string& name : known_targets()) {
+    const Target target = find_target(name);
+    // Names with a letter at the end run on exactly one architecture.
+    const bool exact_only = name.back() < '0' || name.back() > '9';
+    if (target.is_host || exact_only || target.compute_capability > capability ||
+        target.compute_capability <= best_capability)
+      continue;
+    best = name;
+    best_capability = target.compute_capability;
+  }
+  if (best.empty())
+    throw NoGpuError(fmt::format("{} has compute capability {}.{}, which is too old",
+                                 gpu.properties().name, capability / 10, capability % 10),
+                     "sparsertc needs 8.0 or newer; --device=cpu runs on the CPU");
+  return best;
+}
+
+cuda::LaunchTiming run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
+                              const std::vector<KernelManifest>& kernels,
+                              const SpmmBuffers& buffers, uint32_t columns, unsigned samples) {
+  const cuda::Stream stream(gpu);
+  const cuda::DeviceBuffer b(gpu, buffers.b.size()), c(gpu, buffers.c.size()),
+      bias(gpu, buffers.bias.size()), residual(gpu, buffers.residual.size());
+  b.upload(bytes_of(buffers.b), stream);
+  c.upload(bytes_of(buffers.c), stream);
+  bias.upload(bytes_of(buffers.bias), stream);
+  residual.upload(bytes_of(buffers.residual), stream);
+  const OperandAddresses addresses = {as_pointer(b.address()), as_pointer(c.address()),
+                                      as_pointer(bias.address()), as_pointer(residual.address())};
+
+  cuda::LaunchTiming timing;
+  for (const KernelManifest& kernel : kernels) {
+    cuda::LaunchShape shape;
+    shape.grid[0] = static_cast<uint32_t>((uint64_t{columns} + kernel.columns_per_block - 1) /
+                                          kernel.columns_per_block);
+    shape.grid[1] = kernel.grid_rows;
+    std::memcpy(shape.block, kernel.block, sizeof shape.block);
+    shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+    if (shape.grid[0] == 0 || shape.grid[1] == 0)
+      continue;
+    const std::vector<uint64_t> arguments =
+        packed(arguments_of(kernel, addresses, columns, buffers.ldb, buffers.ldc));
+    const cuda::Launcher launcher(gpu, {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()},
+                                  kernel.entry, shape);
+    launcher.launch(arguments, stream);
+    stream.synchronize("running the kernel");
+    const cuda::LaunchTiming one = launcher.time_by_graph(arguments, stream, samples);
+    timing.median_us += one.median_us;
+    timing.minimum_us += one.minimum_us;
+    timing.maximum_us += one.maximum_us;
+    timing.samples = one.samples;
+  }
+  c.download(bytes_of(buffers.c), stream);
+  return timing;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,244 @@
+// sparsertc inspect: what is in a pattern, and what each strategy would make of it.
+#include "compiler/inspect/spy_plot.h"
+#include "compiler/pipeline.h"
+#include "ir/error.h"
+#include "tools/command.h"
+#include "tools/options.h"
+#include "tools/session.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+namespace sparsertc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectOptions {
+  InputOptions input;
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  WatchOptions watch;
+  ReportOptions report;
+  std::string target = "sm_90";
+  std::string plot;
+};
+
+/// One strategy's schedule, or why there is none.
+struct Plan {
+  Strategy strategy = Strategy::unrolled;
+  SpmmSchedule schedule;
+  std::string refused;
+};
+
+/// How long the columns are, which the pattern's statistics leave out.
+struct ColumnLengths {
+  uint64_t minimum = 0;
+  uint64_t maximum = 0;
+  double mean = 0;
+};
+
+ColumnLengths column_lengths(const Pattern& pattern) {
+  ColumnLengths lengths;
+  if (pattern.columns == 0)
+    return lengths;
+  std::vector<uint64_t> length(pattern.columns, 0);
+  for (uint32_t column : pattern.column_index)
+    ++length[column];
+  lengths.minimum = *std::min_element(length.begin(), length.end());
+  lengths.maximum = *std::max_element(length.begin(), length.end());
+  lengths.mean = static_cast<double>(pattern.nnz()) / pattern.columns;
+  return lengths;
+}
+
+std::vector<Plan> plan_strategies(const Matrix& weights, const PipelineOptions& pipeline) {
+  std::vector<Plan> plans;
+  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed}) {
+    Plan plan;
+    plan.strategy = strategy;
+    SpmmTileChoice choice = pipeline.tile;
+    choice.strategy = strategy;
+    try {
+      plan.schedule = schedule_spmm(weights, pipeline.problem, pipeline.target, choice,
+                                    std::numeric_limits<uint64_t>::max());
+    } catch (const UsageError& error) {
+      plan.refused = error.what();
+    }
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+// ---- JSON --------------------------------------------------------------------------------------
+
+Json to_json(const SpmmSchedule& schedule) {
+  const SpmmPrediction& predicted = schedule.prediction;
+  Json json;
+  json["strategy"] = name_of(schedule.tile.strategy);
+  json["tile"] = to_string(schedule.tile);
+  json["tiles"] = schedule.tile_count();
+  json["multiply_adds"] = predicted.multiply_adds;
+  json["loads"] = predicted.loads;
+  json["instructions"] = predicted.instructions;
+  json["bytes_code"] = predicted.code_bytes;
+  json["bytes_data"] = predicted.data_bytes;
+  json["balance"] = predicted.balance;
+  return json;
+}
+
+Json to_json(const PipelineResult& result, const PatternStatistics& statistics,
+             const ColumnLengths& columns, const std::vector<Plan>& plans) {
+  Json json;
+  json["input"] = result.weights.name;
+  json["stored_dtype"] = to_string(result.weights.stored);
+  json["m"] = statistics.rows;
+  json["k"] = statistics.columns;
+  json["nnz"] = statistics.nnz;
+  json["sparsity"] = statistics.sparsity;
+  json["pattern_digest"] = result.pattern_digest;
+  json["row_length"] = {{"min", statistics.minimum_row_length},
+                        {"mean", statistics.mean_row_length},
+                        {"max", statistics.maximum_row_length},
+                        {"empty", statistics.empty_rows},
+                        {"variation", statistics.row_length_variation}};
+  json["column_length"] = {{"min", columns.minimum},
+                           {"mean", columns.mean},
+                           {"max", columns.maximum},
+                           {"empty", statistics.empty_columns}};
+  json["bandwidth"] = statistics.bandwidth;
+  json["row_length_histogram"] = statistics.row_length_histogram;
+  json["dtype"] = name_of(result.schedule.problem.type);
+  json["target"] = result.schedule.target.name;
+  json["strategies"] = Json::array();
+  for (const Plan& plan : plans)
+    json["strategies"].push_back(plan.refused.empty() ? to_json(plan.schedule)
+                                                      : Json{{"strategy", name_of(plan.strategy)},
+                                                             {"refused", plan.refused}});
+  json["chosen"] = to_json(result.schedule);
+  json["remarks"] = result.schedule.remarks;
+  return json;
+}
+
+// ---- text --------------------------------------------------------------------------------------
+
+std::string draw_histogram(const std::vector<uint64_t>& histogram) {
+  constexpr uint64_t kBarWidth = 50;
+  std::string text = "entries in a row      rows\n";
+  const uint64_t most =
+      histogram.empty() ? 1 : *std::max_element(histogram.begin(), histogram.end());
+  for (size_t bin = 0; bin < histogram.size(); ++bin) {
+    const uint64_t low = bin == 0 ? 0 : uint64_t{1} << (bin - 1);
+    const uint64_t high = bin == 0 ? 0 : (uint64_t{1} << bin) - 1;
+    const std::string range = low == high ? std::to_string(low) : fmt::format("{} - {}", low, high);
+    uint64_t bar = histogram[bin] * kBarWidth / most;
+    if (histogram[bin] != 0)
+      bar = std::max<uint64_t>(bar, 1);
+    text += fmt::format("{:>16}  {:>8}", range, histogram[bin]);
+    text += bar == 0 ? "\n" : "  " + std::string(bar, '#') + "\n";
+  }
+  return text;
+}
+
+std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
+                    const ColumnLengths& columns, const std::vector<Plan>& plans) {
+  std::string text =
+      fmt::format("{}: {} x {}, {} non-zeros, {:.2f} % zeros, values {}\n", result.weights.name,
+                  statistics.rows, statistics.columns, statistics.nnz, 100 * statistics.sparsity,
+                  to_string(result.weights.stored));
+  text += fmt::format("rows:    {} to {} entries, mean {:.1f}, variation {:.2f}, {} empty\n",
+                      statistics.minimum_row_length, statistics.maximum_row_length,
+                      statistics.mean_row_length, statistics.row_length_variation,
+                      statistics.empty_rows);
+  text += fmt::format("columns: {} to {} entries, mean {:.1f}, {} empty\n", columns.minimum,
+                      columns.maximum, columns.mean, statistics.empty_columns);
+  text += fmt::format("pattern: {}\n\n", result.pattern_digest);
+  text += draw_histogram(statistics.row_length_histogram);
+  text +=
+      fmt::format("\n{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8}\n", "strategy", "tiles",
+                  "multiply-adds", "loads", "instructions", "code bytes", "data bytes", "balance");
+  for (const Plan& plan : plans) {
+    if (!plan.refused.empty()) {
+      text += fmt::format("{:<10} {}\n", name_of(plan.strategy), plan.refused);
+      continue;
+    }
+    const SpmmPrediction& predicted = plan.schedule.prediction;
+    text += fmt::format("{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8.3f}\n",
+                        name_of(plan.strategy), plan.schedule.tile_count(), predicted.multiply_adds,
+                        predicted.loads, predicted.instructions, predicted.code_bytes,
+                        predicted.data_bytes, predicted.balance);
+  }
+  text += fmt::format("\nchosen for {}: {}\n", result.schedule.target.name,
+                      to_string(result.schedule.tile));
+  if (result.schedule.remarks.empty())
+    text += "why: unrolled code fits the budget, or the tile was given\n";
+  for (const std::string& remark : result.schedule.remarks)
+    text += fmt::format("why: {}\n", remark);
+  return text;
+}
+
+int inspect(const InspectOptions& options) {
+  if (options.input.list_tensors) {
+    print_tensors(options.input);
+    return 0;
+  }
+  PipelineOptions pipeline;
+  pipeline.problem = to_problem(options.problem);
+  pipeline.target = resolve_target(options.target);
+  pipeline.tile = to_tile_choice(options.schedule);
+  pipeline.budget = options.schedule.budget;
+  const bool json = wants_json(options.report);
+
+  Progress progress;
+  watch_pipeline(pipeline, options.watch, progress);
+  pipeline.stop_after = "inspect";
+  const ReadOptions read = to_read_options(options.input);
+  PipelineResult result =
+      compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
+  const std::vector<Plan> plans = plan_strategies(result.weights, pipeline);
+  const PatternStatistics statistics = statistics_of(result.weights.pattern);
+  const ColumnLengths columns = column_lengths(result.weights.pattern);
+  stop_if_interrupted();
+
+  if (!options.plot.empty()) {
+    progress.show("sparsertc: drawing ...");
+    const std::string title =
+        fmt::format("{}: {} x {}, {} non-zeros, {:.2f} % zeros", result.weights.name,
+                    statistics.rows, statistics.columns, statistics.nnz, 100 * statistics.sparsity);
+    write_text(options.plot, spy_plot_svg(result.weights.pattern, result.schedule, title));
+  }
+  progress.clear();
+  const std::string report = json ? to_json(result, statistics, columns, plans).dump(2) + "\n"
+                                  : to_text(result, statistics, columns, plans);
+  // The remarks are part of the report.
+  result.schedule.remarks.clear();
+  print_watched(result, options.watch);
+  fmt::print("{}", report);
+  return 0;
+}
+
+} // namespace
+
+Command add_inspect_command(CLI::App& application) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* parser =
+      application.add_subcommand("inspect", "Pattern statistics, planned tiles, predicted code");
+  declare(*parser, options->input);
+  parser->add_option("--target", options->target, "What the code would be made for")
+      ->capture_default_str();
+  parser->add_option("--plot", options->plot, "Write a spy plot with the tiles drawn in, as SVG");
+  declare(*parser, options->report);
+  declare(*parser, options->problem);
+  declare(*parser, options->schedule);
+  declare(*parser, options->watch);
+  parser->footer("Examples:\n"
+                 "  sparsertc inspect layer.smtx.gz\n"
+                 "  sparsertc inspect layer.npy --plot=layer.svg -n 256 --dtype=f16\n"
+                 "  sparsertc inspect layer.npz --report=json --target=host");
+  return {parser, [options] { return inspect(*options); }};
+}
+
+} // namespace sparsertc

@@ -1,0 +1,90 @@
+// Every knob of the command, declared once: what it is called, its default and its help. Each group
+// is a plain struct that a subcommand fills by `declare`, and a function that turns the words into
+// the types of the compiler. Unknown words are usage errors that suggest the nearest known one.
+#pragma once
+
+#include "compiler/input/read.h"
+#include "compiler/pipeline.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsertc {
+
+/// Which matrix, and how its file is read.
+struct InputOptions {
+  std::string path;
+  std::string tensor;
+  std::string duplicates = "sum";
+  std::string values;
+  bool list_tensors = false;
+};
+void declare(CLI::App& parser, InputOptions& options);
+ReadOptions to_read_options(const InputOptions& options);
+/// Prints name, type and shape of each tensor in the file; what `--list-tensors` does instead of
+/// the subcommand's work.
+void print_tensors(const InputOptions& options);
+
+/// What is to be computed.
+struct ProblemOptions {
+  std::string op = "spmm";
+  std::string columns = "dynamic";
+  std::string type = "f32";
+  std::string layout = "row";
+  uint64_t ldb = 0;
+  uint64_t ldc = 0;
+  bool bias = false;
+  bool residual = false;
+  std::string activation = "none";
+  uint32_t half_terms = 0;
+};
+void declare(CLI::App& parser, ProblemOptions& options);
+SpmmProblem to_problem(const ProblemOptions& options);
+
+/// How it is to be computed: what the user fixes of the schedule.
+struct ScheduleOptions {
+  std::string tile;
+  uint64_t budget = 0;
+};
+void declare(CLI::App& parser, ScheduleOptions& options);
+SpmmTileChoice to_tile_choice(const ScheduleOptions& options);
+
+/// What is told about the pipeline while it runs, on standard error.
+struct WatchOptions {
+  std::vector<std::string> dump_ir_after;
+  std::string stop_after; ///< declared by `compile`, which has something to write then
+  bool print_timing = false;
+  bool verify_each = PipelineOptions{}.verify_each;
+  bool verbose = false;
+};
+void declare(CLI::App& parser, WatchOptions& options);
+
+/// Threads on the CPU.
+struct JobOptions {
+  unsigned jobs = 0;
+};
+void declare(CLI::App& parser, JobOptions& options);
+
+/// `--report=text|json`.
+struct ReportOptions {
+  std::string report = "text";
+};
+void declare(CLI::App& parser, ReportOptions& options);
+bool wants_json(const ReportOptions& options);
+
+/// `--target=`, resolved; "native" asks the GPU of this machine.
+Target resolve_target(const std::string& name);
+
+/// The position of `word` among `known`; else a UsageError that says what `what` may be and
+/// suggests the nearest.
+size_t choose_word(const std::string& what, const std::string& word,
+                   const std::vector<std::string>& known);
+/// The known word that a misspelt one most likely means: at most a third of its letters differ.
+std::optional<std::string> nearest_word(const std::string& word,
+                                        const std::vector<std::string>& known);
+
+} // namespace sparsertc

@@ -1,0 +1,119 @@
+#include "tools/session.h"
+
+#include "compiler/input/bytes.h"
+#include "ir/error.h"
+#include "ir/printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace sparsertc {
+namespace {
+
+volatile std::sig_atomic_t interrupt_requested = 0;
+
+void request_interrupt(int) {
+  interrupt_requested = 1;
+}
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = request_interrupt;
+  sigemptyset(&action.sa_mask);
+  // A second Ctrl-C finds the default action again, should the work not look up in time.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+void stop_if_interrupted() {
+  if (interrupt_requested)
+    throw Interrupted{};
+}
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0), start_seconds_(now_seconds()) {}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::show(std::string_view what) {
+  constexpr double kSilentSeconds = 0.5;
+  if (!terminal_ || now_seconds() - start_seconds_ < kSilentSeconds)
+    return;
+  fmt::print(stderr, "\r\x1b[K{}", what);
+  std::fflush(stderr);
+  visible_ = true;
+}
+
+void Progress::clear() {
+  if (visible_)
+    fmt::print(stderr, "\r\x1b[K");
+  visible_ = false;
+}
+
+void watch_pipeline(PipelineOptions& pipeline, const WatchOptions& watch, Progress& progress) {
+  const std::vector<std::string> stages = pipeline_stages();
+  std::vector<std::string> with_ir;
+  std::copy_if(stages.begin(), stages.end(), std::back_inserter(with_ir), stage_has_ir);
+  for (const std::string& stage : watch.dump_ir_after)
+    choose_word("--dump-ir-after", stage, with_ir);
+  if (!watch.stop_after.empty())
+    choose_word("--stop-after", watch.stop_after, stages);
+
+  pipeline.stop_after = watch.stop_after;
+  pipeline.verify_each = watch.verify_each;
+  pipeline.before_stage = [&progress](std::string_view stage) {
+    stop_if_interrupted();
+    progress.show(fmt::format("sparsertc: {} ...", stage));
+  };
+  const std::vector<std::string> dumped = watch.dump_ir_after;
+  pipeline.after_stage = [&progress, dumped](std::string_view stage, const PipelineResult& result) {
+    stop_if_interrupted();
+    if (std::find(dumped.begin(), dumped.end(), stage) == dumped.end())
+      return;
+    progress.clear();
+    fmt::print(stderr, "// IR after {}\n{}", stage, ir::print(result.lowered.module));
+  };
+}
+
+void print_watched(const PipelineResult& result, const WatchOptions& watch) {
+  for (const std::string& remark : result.weights.remarks)
+    fmt::print(stderr, "{}: note: {}\n", result.weights.name, remark);
+  for (const std::string& remark : result.schedule.remarks)
+    fmt::print(stderr, "remark: {}\n", remark);
+  if (watch.verbose && !result.schedule.target.name.empty()) {
+    const SpmmPrediction& predicted = result.schedule.prediction;
+    fmt::print(stderr,
+               "tile: {}\ntiles: {}\npredicted: {} multiply-adds, {} loads, {} instructions, {} "
+               "bytes of code, {} bytes of data, balance {:.3f}\n",
+               to_string(result.schedule.tile), result.schedule.tile_count(),
+               predicted.multiply_adds, predicted.loads, predicted.instructions,
+               predicted.code_bytes, predicted.data_bytes, predicted.balance);
+  }
+  if (!watch.print_timing)
+    return;
+  double total = 0;
+  for (const StageTime& time : result.times) {
+    fmt::print(stderr, "{:<10} {:>12.1f} us\n", time.stage, time.wall_us);
+    total += time.wall_us;
+  }
+  fmt::print(stderr, "{:<10} {:>12.1f} us\n", "total", total);
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  write_bytes(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+} // namespace sparsertc

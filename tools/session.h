@@ -1,0 +1,48 @@
+// What a subcommand does around the pipeline: progress on a terminal, Ctrl-C, output files, remarks
+// and timing on standard error.
+#pragma once
+
+#include "compiler/pipeline.h"
+#include "tools/options.h"
+
+#include <string>
+#include <string_view>
+
+namespace sparsertc {
+
+/// Thrown where the user has pressed Ctrl-C; main turns it into exit code 130.
+struct Interrupted {};
+
+/// From now on the first Ctrl-C only asks the work to stop, a second one ends the process.
+void catch_interrupts();
+/// Throws Interrupted when the user has asked to stop. Cheap; called between stages and tiles.
+void stop_if_interrupted();
+
+/// One line on the terminal that is overwritten as work goes on; silent unless standard error is a
+/// terminal and the work has lasted for half a second.
+class Progress {
+public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::string_view what);
+  /// Removes the line, so that something else can be printed.
+  void clear();
+
+private:
+  bool terminal_ = false;
+  bool visible_ = false;
+  double start_seconds_ = 0;
+};
+
+/// Hangs progress, interrupts, IR dumps and the words of `watch` into the pipeline's options.
+/// `progress` must outlive the pipeline's run.
+void watch_pipeline(PipelineOptions& pipeline, const WatchOptions& watch, Progress& progress);
+/// Prints what `watch` asks for when the pipeline has run: timing, remarks, decisions.
+void print_watched(const PipelineResult& result, const WatchOptions& watch);
+
+/// Writes a text whole or not at all; "-" is standard output.
+void write_text(const std::string& path, std::string_view text);
+
+} // namespace sparsertc

@@ -1,0 +1,222 @@
+#include "tools/spmm_check.h"
+
+#include "compiler/input/convert.h"
+#include "compiler/lower/activation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sparsertc {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// What the bound needs to know of a floating-point type.
+struct Precision {
+  double unit_roundoff;
+  double eta;     ///< half the least subnormal (f64: all of it, the half is no float64)
+  double largest; ///< values from here on round to infinity
+};
+
+Precision precision_of(DataType type) {
+  switch (type) {
+  case DataType::f16:
+    return {0x1p-11, 0x1p-25, 65520.0};
+  case DataType::bf16:
+    return {0x1p-8, 0x1p-134, 0x1.ffp127};
+  case DataType::f32:
+    return {0x1p-24, 0x1p-150, 0x1.ffffffp127};
+  case DataType::f64:
+    return {0x1p-53, 0x1p-1074, std::numeric_limits<double>::max()};
+  }
+  return {};
+}
+
+double growth(double terms, double unit_roundoff) {
+  const double product = terms * unit_roundoff;
+  return product < 1 ? product / (1 - product) : kInfinity;
+}
+
+template <class Real>
+Real activate(Real x, Activation activation) {
+  if (activation != Activation::none && x == -kInfinity)
+    return -Real(0); // the limit, where the formulas have infinity times zero
+  switch (activation) {
+  case Activation::none:
+    return x;
+  case Activation::relu:
+    return x < 0 ? Real(0) : x; // NaN passes
+  case Activation::gelu:
+    return Real(0.5) * x * std::erfc(-x / std::sqrt(Real(2)));
+  case Activation::silu:
+    return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+class Checker {
+public:
+  Checker(const Matrix& weights, const SpmmProblem& problem, const SpmmTile& tile,
+          const SpmmOperands& operands, const std::vector<double>& result)
+      : pattern_(weights.pattern), values_(weights.values), problem_(problem), tile_(tile),
+        operands_(operands), result_(result), output_(precision_of(problem.type)),
+        sum_(precision_of(problem.type == DataType::f64 ? DataType::f64 : DataType::f32)) {
+    for (double& value : values_)
+      value = round_to(value, stored_type(problem.type));
+  }
+
+  CheckResult check_row(uint32_t row) const {
+    return problem_.type == DataType::f64 ? check_row_in<long double>(row)
+                                          : check_row_in<double>(row);
+  }
+
+private:
+  template <class Real>
+  CheckResult check_row_in(uint32_t row) const {
+    CheckResult worst;
+    uint32_t column = 0;
+    // Wide blocks keep the sums in registers and cache and let the compiler use vectors.
+    for (; column + 64 <= operands_.columns; column += 64)
+      check_block<Real, 64>(row, column, worst);
+    for (; column + 8 <= operands_.columns; column += 8)
+      check_block<Real, 8>(row, column, worst);
+    for (; column < operands_.columns; ++column)
+      check_block<Real, 1>(row, column, worst);
+    return worst;
+  }
+
+  template <class Real, unsigned Width>
+  void check_block(uint32_t row, uint32_t column, CheckResult& worst) const {
+    Real sum[Width] = {};
+    Real magnitude[Width] = {};
+    for (uint64_t entry = pattern_.row_offset[row]; entry < pattern_.row_offset[row + 1]; ++entry) {
+      const Real a = values_[entry];
+      const double* b =
+          operands_.b.data() + uint64_t{pattern_.column_index[entry]} * operands_.columns + column;
+      for (unsigned i = 0; i < Width; ++i) {
+        const Real product = a * Real(b[i]);
+        sum[i] += product;
+        magnitude[i] += product < 0 ? -product : product;
+      }
+    }
+    for (unsigned i = 0; i < Width; ++i)
+      check_element<Real>(row, column + i, sum[i], magnitude[i], worst);
+  }
+
+  template <class Real>
+  void check_element(uint32_t row, uint32_t column, Real sum, Real magnitude,
+                     CheckResult& worst) const {
+    double terms = static_cast<double>(pattern_.row_length(row)) + tile_.splitk + 2;
+    if (problem_.epilogue.bias) {
+      sum += operands_.bias[row];
+      magnitude += std::fabs(operands_.bias[row]);
+      ++terms;
+    }
+    const uint64_t element = uint64_t{row} * operands_.columns + column;
+    if (problem_.epilogue.residual) {
+      sum += operands_.residual[element];
+      magnitude += std::fabs(operands_.residual[element]);
+      ++terms;
+    }
+    const Real expected = activate(sum, problem_.epilogue.activation);
+    const double bound = error_bound(terms, static_cast<double>(magnitude),
+                                     static_cast<double>(sum), static_cast<double>(expected));
+    const double found = result_[element];
+    const bool may_overflow =
+        !(static_cast<double>(magnitude) * (1 + growth(terms, sum_.unit_roundoff)) <
+          overflow_threshold());
+
+    const double error = static_cast<double>(std::fabs(Real(found) - expected));
+    double ratio;
+    if (std::isnan(expected) || std::isnan(found)) {
+      // NaN where NaN is due. A sum of magnitudes that is infinite for finite operands, and NaN
+      // from it, is overflow; infinite operands make the reference itself infinite or NaN.
+      const bool both = std::isnan(expected) && std::isnan(found);
+      ratio =
+          both || (may_overflow && std::isfinite(static_cast<double>(magnitude))) ? 0 : kInfinity;
+    } else if (std::isinf(expected) || std::isinf(found)) {
+      const bool same = std::isinf(expected) && found == static_cast<double>(expected);
+      const bool rounds_to_infinity =
+          std::isinf(found) && std::isfinite(expected) &&
+          static_cast<double>(std::fabs(expected)) + bound >= output_.largest &&
+          (found > 0) == (expected > 0);
+      const bool overflowed = may_overflow && std::isfinite(static_cast<double>(magnitude));
+      ratio = same || rounds_to_infinity || overflowed ? 0 : kInfinity;
+    } else {
+      ratio = error == 0 ? 0 : error / bound;
+    }
+
+    if (std::isfinite(error))
+      worst.max_error = std::max(worst.max_error, error);
+    if (ratio > worst.max_error_over_bound) {
+      worst.max_error_over_bound = ratio;
+      worst.row = row;
+      worst.column = column;
+      worst.expected = static_cast<double>(expected);
+      worst.found = found;
+      worst.bound = bound;
+      worst.passed = ratio <= 1;
+    }
+  }
+
+  double error_bound(double terms, double magnitude, double sum, double expected) const {
+    double bound = growth(terms, sum_.unit_roundoff) * magnitude + terms * sum_.eta;
+    if (problem_.half_terms > 0)
+      bound += growth(problem_.half_terms, output_.unit_roundoff) * magnitude + terms * output_.eta;
+    if (problem_.epilogue.activation != Activation::none)
+      bound *= activation_lipschitz(problem_.epilogue.activation);
+    const bool evaluates = problem_.epilogue.activation == Activation::gelu ||
+                           problem_.epilogue.activation == Activation::silu;
+    if (evaluates)
+      bound += activation_error_units(problem_.epilogue.activation) * sum_.unit_roundoff *
+                   std::fabs(sum) +
+               2 * sum_.eta;
+    const bool rounds_output = problem_.type == DataType::f16 || problem_.type == DataType::bf16;
+    if (rounds_output)
+      bound += output_.unit_roundoff * (std::fabs(expected) + bound) + output_.eta;
+    return bound;
+  }
+
+  /// Sums of magnitudes below this cannot overflow on the way.
+  double overflow_threshold() const {
+    return problem_.half_terms > 0 ? std::min(output_.largest, sum_.largest) : sum_.largest;
+  }
+
+  const Pattern& pattern_;
+  std::vector<double> values_;
+  const SpmmProblem& problem_;
+  const SpmmTile& tile_;
+  const SpmmOperands& operands_;
+  const std::vector<double>& result_;
+  Precision output_;
+  Precision sum_;
+};
+
+} // namespace
+
+CheckResult check_spmm(const Matrix& weights, const SpmmProblem& problem, const SpmmTile& tile,
+                       const SpmmOperands& operands, const std::vector<double>& result,
+                       TaskPool& pool) {
+  const Checker checker(weights, problem, tile, operands, result);
+  constexpr uint32_t kRowsPerTask = 8;
+  std::vector<CheckResult> by_task((uint64_t{operands.rows} + kRowsPerTask - 1) / kRowsPerTask);
+  const auto merge = [](CheckResult& into, const CheckResult& other) {
+    const double max_error = std::max(into.max_error, other.max_error);
+    if (other.max_error_over_bound > into.max_error_over_bound)
+      into = other;
+    into.max_error = max_error;
+  };
+  pool.run(by_task.size(), [&](uint64_t task) {
+    const uint32_t first = static_cast<uint32_t>(task) * kRowsPerTask;
+    const uint32_t last = std::min(operands.rows, first + kRowsPerTask);
+    for (uint32_t row = first; row < last; ++row)
+      merge(by_task[task], checker.check_row(row));
+  });
+  CheckResult all;
+  for (const CheckResult& one : by_task)
+    merge(all, one);
+  return all;
+}
+
+} // namespace sparsertc

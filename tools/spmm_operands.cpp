@@ -1,0 +1,257 @@
+#include "tools/spmm_operands.h"
+
+#include "compiler/input/convert.h"
+#include "compiler/input/random_values.h"
+#include "compiler/input/read.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace sparsertc {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+/// A dense file of the given shape; a vector may also be a matrix with one column.
+std::vector<double> read_operand(const std::string& path, const char* what, uint64_t rows,
+                                 uint64_t columns) {
+  DenseTensor tensor = read_dense(path);
+  const bool as_matrix = tensor.shape == std::vector<uint64_t>{rows, columns};
+  const bool as_vector = columns == 1 && tensor.shape == std::vector<uint64_t>{rows};
+  if (!as_matrix && !as_vector)
+    throw UserError(Place{path, 0, 0, {}},
+                    fmt::format("{} has the shape [{}], expected [{}, {}]", what,
+                                fmt::join(tensor.shape, ", "), rows, columns));
+  return std::move(tensor.values);
+}
+
+/// The number of columns of a file with K rows.
+uint32_t columns_of(const std::string& path, uint64_t inner) {
+  const DenseTensor tensor = read_dense(path);
+  const bool fits =
+      (tensor.shape.size() == 1 || tensor.shape.size() == 2) && tensor.shape[0] == inner;
+  if (!fits)
+    throw UserError(Place{path, 0, 0, {}}, fmt::format("B has the shape [{}], expected [{}, N]",
+                                                       fmt::join(tensor.shape, ", "), inner));
+  const uint64_t columns = tensor.shape.size() == 1 ? 1 : tensor.shape[1];
+  if (columns > kMaximumDimension)
+    throw UserError(Place{path, 0, 0, {}}, fmt::format("B has {} columns, too many", columns));
+  return static_cast<uint32_t>(columns);
+}
+
+void store(std::byte* where, double value, DataType type) {
+  switch (type) {
+  case DataType::f32: {
+    const uint32_t bits = to_f32(value);
+    std::memcpy(where, &bits, sizeof bits);
+    return;
+  }
+  case DataType::f16: {
+    const uint16_t bits = to_f16(value);
+    std::memcpy(where, &bits, sizeof bits);
+    return;
+  }
+  case DataType::bf16: {
+    const uint16_t bits = to_bf16(value);
+    std::memcpy(where, &bits, sizeof bits);
+    return;
+  }
+  case DataType::f64:
+    std::memcpy(where, &value, sizeof value);
+    return;
+  }
+}
+
+double load(const std::byte* where, DataType type) {
+  if (type == DataType::f64) {
+    double value;
+    std::memcpy(&value, where, sizeof value);
+    return value;
+  }
+  if (type == DataType::f32) {
+    uint32_t bits;
+    std::memcpy(&bits, where, sizeof bits);
+    return from_f32(bits);
+  }
+  uint16_t bits;
+  std::memcpy(&bits, where, sizeof bits);
+  return type == DataType::f16 ? from_f16(bits) : from_bf16(bits);
+}
+
+/// Where element (row, column) lies, in elements.
+uint64_t position(uint64_t row, uint64_t column, Layout layout, uint64_t leading) {
+  return layout == Layout::row_major ? row * leading + column : column * leading + row;
+}
+
+/// Elements of a rows x columns matrix with this leading dimension.
+uint64_t extent(uint64_t rows, uint64_t columns, Layout layout, uint64_t leading) {
+  return layout == Layout::row_major ? rows * leading : columns * leading;
+}
+
+AlignedBytes encode(const std::vector<double>& values, uint64_t rows, uint64_t columns,
+                    Layout layout, uint64_t leading, DataType type) {
+  const uint64_t size = element_bytes(type);
+  AlignedBytes bytes(extent(rows, columns, layout, leading) * size);
+  for (uint64_t row = 0; row < rows; ++row)
+    for (uint64_t column = 0; column < columns; ++column)
+      store(bytes.data() + position(row, column, layout, leading) * size,
+            values[row * columns + column], type);
+  return bytes;
+}
+
+/// The leading dimension: as stated, or tight.
+uint64_t leading_dimension(uint64_t stated, uint64_t rows, uint64_t columns, Layout layout,
+                           const char* name) {
+  const uint64_t tight = layout == Layout::row_major ? columns : rows;
+  if (stated != 0 && stated < tight)
+    throw UsageError(fmt::format("--{}={} is less than {}", name, stated, tight),
+                     "a leading dimension is at least the length of a row (row-major) or of a "
+                     "column (column-major)");
+  return stated != 0 ? stated : tight;
+}
+
+} // namespace
+
+StoredType stored_type(DataType type) {
+  switch (type) {
+  case DataType::f32:
+    return StoredType::f32;
+  case DataType::f16:
+    return StoredType::f16;
+  case DataType::bf16:
+    return StoredType::bf16;
+  case DataType::f64:
+    return StoredType::f64;
+  }
+  return StoredType::none;
+}
+
+SpmmOperands make_operands(const Matrix& weights, const SpmmProblem& problem,
+                           const OperandSources& sources, uint32_t default_columns) {
+  SpmmOperands operands;
+  operands.rows = weights.pattern.rows;
+  operands.inner = weights.pattern.columns;
+  if (problem.columns)
+    operands.columns = *problem.columns;
+  else if (!sources.b.empty())
+    operands.columns = columns_of(sources.b, operands.inner);
+  else
+    operands.columns = default_columns;
+
+  const auto make = [&](const std::string& path, const char* what, uint64_t rows, uint64_t columns,
+                        uint64_t seed) {
+    std::vector<double> values = path.empty() ? random_values(rows * columns, seed)
+                                              : read_operand(path, what, rows, columns);
+    for (double& value : values)
+      value = round_to(value, stored_type(problem.type));
+    return values;
+  };
+  // Each operand has a seed of its own, so that one does not change with another's presence.
+  operands.b = make(sources.b, "B", operands.inner, operands.columns, sources.seed);
+  if (problem.epilogue.bias)
+    operands.bias = make(sources.bias, "the bias", operands.rows, 1, sources.seed + 1);
+  if (problem.epilogue.residual)
+    operands.residual =
+        make(sources.residual, "the residual", operands.rows, operands.columns, sources.seed + 2);
+  return operands;
+}
+
+AlignedBytes::AlignedBytes(size_t size) : size_(size) {
+  const size_t rounded = (std::max<size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  auto* bytes = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (bytes == nullptr)
+    throw std::bad_alloc();
+  bytes_.reset(bytes);
+  // All bits set: NaN in every floating-point type.
+  std::memset(bytes, 0xff, rounded);
+}
+
+void AlignedBytes::Free::operator()(std::byte* bytes) const {
+  std::free(bytes);
+}
+
+SpmmBuffers lay_out(const SpmmOperands& operands, const SpmmProblem& problem) {
+  SpmmBuffers buffers;
+  const Layout layout = problem.layout;
+  buffers.ldb = leading_dimension(problem.ldb, operands.inner, operands.columns, layout, "ldb");
+  buffers.ldc = leading_dimension(problem.ldc, operands.rows, operands.columns, layout, "ldc");
+  buffers.b =
+      encode(operands.b, operands.inner, operands.columns, layout, buffers.ldb, problem.type);
+  buffers.c = AlignedBytes(extent(operands.rows, operands.columns, layout, buffers.ldc) *
+                           element_bytes(problem.type));
+  if (problem.epilogue.bias)
+    buffers.bias = encode(operands.bias, operands.rows, 1, Layout::row_major, 1, problem.type);
+  if (problem.epilogue.residual)
+    buffers.residual = encode(operands.residual, operands.rows, operands.columns, layout,
+                              buffers.ldc, problem.type);
+  return buffers;
+}
+
+std::vector<double> read_back(const SpmmBuffers& buffers, const SpmmOperands& operands,
+                              const SpmmProblem& problem) {
+  const uint64_t size = element_bytes(problem.type);
+  std::vector<double> values(uint64_t{operands.rows} * operands.columns);
+  for (uint64_t row = 0; row < operands.rows; ++row)
+    for (uint64_t column = 0; column < operands.columns; ++column)
+      values[row * operands.columns + column] =
+          load(buffers.c.data() + position(row, column, problem.layout, buffers.ldc) * size,
+               problem.type);
+  return values;
+}
+
+OperandAddresses addresses_of(const SpmmBuffers& buffers) {
+  return {buffers.b.data(), buffers.c.data(), buffers.bias.data(), buffers.residual.data()};
+}
+
+std::vector<KernelArgument> arguments_of(const KernelManifest& kernel,
+                                         const OperandAddresses& addresses, uint32_t columns,
+                                         uint64_t ldb, uint64_t ldc) {
+  std::vector<KernelArgument> arguments;
+  for (const KernelParameter& parameter : kernel.parameters) {
+    KernelArgument argument = {};
+    switch (parameter.role) {
+    case ParameterRole::b:
+      argument.pointer = addresses.b;
+      break;
+    case ParameterRole::c:
+      argument.pointer = addresses.c;
+      break;
+    case ParameterRole::bias:
+      argument.pointer = addresses.bias;
+      break;
+    case ParameterRole::residual:
+      argument.pointer = addresses.residual;
+      break;
+    case ParameterRole::columns:
+      argument.integer = columns;
+      break;
+    case ParameterRole::ldb:
+      argument.integer = static_cast<int64_t>(ldb);
+      break;
+    case ParameterRole::ldc:
+      argument.integer = static_cast<int64_t>(ldc);
+      break;
+    }
+    arguments.push_back(argument);
+  }
+  return arguments;
+}
+
+void run_on_host(const HostProgram& program, const std::vector<KernelManifest>& kernels,
+                 const SpmmBuffers& buffers, uint32_t columns, TaskPool& pool) {
+  for (const KernelManifest& kernel : kernels) {
+    const std::vector<KernelArgument> arguments =
+        arguments_of(kernel, addresses_of(buffers), columns, buffers.ldb, buffers.ldc);
+    const uint32_t grid_x = static_cast<uint32_t>(
+        (uint64_t{columns} + kernel.columns_per_block - 1) / kernel.columns_per_block);
+    if (grid_x != 0 && kernel.grid_rows != 0)
+      program.run(kernel.entry, {grid_x, kernel.grid_rows, 1}, arguments, pool);
+  }
+}
+
+} // namespace sparsertc
