@@ -2,9 +2,9 @@
 //
 //   Command add_NAME_command(CLI::App& application);
 //
-// which declares the subcommand with its options (and `footer` with examples) and returns what to do
-// when the user chose it. main.cpp has the list, parses, runs the chosen one, prints the errors it
-// throws on standard error and turns them into exit codes. Standard output carries only what was
+// which declares the subcommand with its options (and `footer` with examples) and returns what to
+// do when the user chose it. main.cpp has the list, parses, runs the chosen one, prints the errors
+// it throws on standard error and turns them into exit codes. Standard output carries only what was
 // asked for; everything else goes to standard error.
 #pragma once
 
