@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace sparsertc {
 namespace {
@@ -333,17 +334,14 @@ std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
     throw InternalError(fmt::format("write_npy: elements of type {}", to_string(type)));
   }
   uint64_t elements = 1;
-  std::string dimensions;
-  for (const uint64_t dimension : shape) {
+  for (const uint64_t dimension : shape)
     elements *= dimension;
-    dimensions += fmt::format("{}, ", dimension);
-  }
   if (elements != values.size())
     throw InternalError(
         fmt::format("write_npy: {} values for shape {}", values.size(), describe_shape(shape)));
   // NumPy's own spelling: "(3,)", but "(3, 4)".
-  if (!dimensions.empty())
-    dimensions.resize(dimensions.size() - (shape.size() == 1 ? 1 : 2));
+  const std::string dimensions =
+      fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, dimensions);
   // Blanks and a line end bring the elements to a multiple of 64 bytes.

@@ -123,7 +123,7 @@ std::optional<Format> format_of_name(std::string_view path) {
     name.resize(name.size() - 3);
   for (const Format format :
        {Format::smtx, Format::matrix_market, Format::npy, Format::npz, Format::safetensors})
-    if (name.ends_with("." + std::string(to_string(format))))
+    if (name.ends_with(fmt::format(".{}", to_string(format))))
       return format;
   return std::nullopt;
 }
