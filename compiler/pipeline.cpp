@@ -1,17 +1,16 @@
-//                weights      pattern      schedule       module             module    artefact
-//   +-------+       +---------+     +---------+     +-------+     +-----------+     +------+
-//   | input | ----> | pattern | --> | inspect | --> | lower | --> | (passes)* | --> | emit | ---->
-//   +-------+       +---------+     +---------+     +-------+     +-----------+     +------+
-//   bytes, or       checked,        decides         writes IR,    IR -> IR          IR, LLVM IR,
-//   a generator     digest                          decides       (verify after     PTX or host
-//                                                   nothing       each)             object
+//             weights     pattern     schedule     module     module     artefact, or PTX
+//  +-------+     +---------+     +---------+     +-------+     +------+     +-----------+
+//  | input | --> | pattern | --> | inspect | --> | lower | --> | emit | --> | assemble  |
+//  +-------+     +---------+     +---------+     +-------+     +------+     +-----------+
+//  file, or a    its digest      decides         writes IR,    IR text,     PTX -> cubin
+//  generator                                     decides       LLVM IR,     (for cubins only)
+//                                                nothing       PTX, object
 //
 // The words:
 //   weights   the sparse matrix A with its values, in float64 whatever the file had
 //   pattern   where A has entries; its digest names it in manifests
 //   schedule  all decisions: strategy (unrolled, streamed), tile parameters, which rows a tile has
 //   module    the IR: one function a tile, one kernel that dispatches, tables where needed
-//   pass      a function from IR to IR; named in the table kPasses
 //   artefact  what the caller asked for, as bytes
 //   stage     one box above; can be stopped after, watched (before, after) and timed
 #include "compiler/pipeline.h"
@@ -21,8 +20,7 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <chrono>
 
 namespace sparsertc {
@@ -41,8 +39,8 @@ public:
     if (options_.before_stage)
       options_.before_stage(stage);
     timed(stage, work);
-    if (options_.verify_each && stage_has_ir(stage) && stage != "emit")
-      timed("verify", [&] { check(stage); });
+    if (options_.verify_each && stage == "lower")
+      timed("verify", [&] { ir::verify_or_throw(result_.lowered.module, stage); });
     if (options_.after_stage)
       options_.after_stage(stage, result_);
     return stage != options_.stop_after;
@@ -54,13 +52,6 @@ private:
     work();
     const std::chrono::duration<double, std::micro> wall = Clock::now() - start;
     result_.times.push_back({std::string(stage), wall.count()});
-  }
-
-  void check(std::string_view stage) {
-    const std::vector<ir::Diagnostic> diagnostics = ir::verify(result_.lowered.module);
-    if (!diagnostics.empty())
-      throw InternalError(fmt::format("the IR is not well formed after the stage {}: {}", stage,
-                                      ir::to_string(diagnostics.front())));
   }
 
   const PipelineOptions& options_;
@@ -82,10 +73,34 @@ std::string emit(const LoweredSpmm& lowered, const PipelineOptions& options) {
         emit_host_object(lowered.module, options.target, options.llvm);
     return std::string(bytes.begin(), bytes.end());
   }
+  case Artefact::cubin: // from the units, by the next stage
   case Artefact::none:
     return {};
   }
   return {};
+}
+
+/// PTX for the assembler: a unit for each function, so that they can be assembled in parallel.
+std::vector<std::string> emit_units(const LoweredSpmm& lowered, const PipelineOptions& options) {
+  if (options.road == Road::llvm)
+    return {emit_ptx_through_llvm(lowered.module, options.target, options.llvm)};
+  return emit_ptx_units(lowered.module, options.target, PtxOptions{options.annotate});
+}
+
+std::string assemble(const PipelineResult& result, const PipelineOptions& options) {
+  if (options.assembler == nullptr)
+    throw InternalError("a cubin was asked for without an assembler");
+  AssembleRequest request;
+  request.units = result.units;
+  request.target = options.target.name;
+  for (const KernelManifest& kernel : result.lowered.kernels)
+    request.kernels.push_back(kernel.entry);
+  for (const ir::Function& function : result.lowered.module.functions)
+    request.max_registers = std::max(request.max_registers, function.max_registers);
+  request.jobs = options.jobs;
+  request.stop = options.stop;
+  const Assembled assembled = options.assembler->assemble(request);
+  return std::string(assembled.cubin.begin(), assembled.cubin.end());
 }
 
 } // namespace
@@ -98,6 +113,8 @@ std::string_view name_of(Artefact artefact) {
     return "llvm";
   case Artefact::ptx:
     return "ptx";
+  case Artefact::cubin:
+    return "cubin";
   case Artefact::host_object:
     return "host";
   case Artefact::none:
@@ -107,7 +124,7 @@ std::string_view name_of(Artefact artefact) {
 }
 
 std::vector<std::string> pipeline_stages() {
-  return {"input", "pattern", "inspect", "lower", "emit"};
+  return {"input", "pattern", "inspect", "lower", "emit", "assemble"};
 }
 
 bool stage_has_ir(std::string_view stage) {
@@ -135,7 +152,17 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
   if (!stages.run("lower", [&] { result.lowered = lower_spmm(result.weights, result.schedule); }))
     return result;
 
-  stages.run("emit", [&] { result.artefact = emit(result.lowered, options); });
+  const bool to_cubin = options.artefact == Artefact::cubin;
+  if (!stages.run("emit", [&] {
+        if (to_cubin)
+          result.units = emit_units(result.lowered, options);
+        else
+          result.artefact = emit(result.lowered, options);
+      }))
+    return result;
+
+  if (to_cubin)
+    stages.run("assemble", [&] { result.artefact = assemble(result, options); });
   return result;
 }
 

@@ -1,6 +1,7 @@
 // The whole road from a matrix to code, and what can be watched and stopped on the way.
 #pragma once
 
+#include "compiler/assemble/assembler.h"
 #include "compiler/emit/llvm.h"
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/spmm_schedule.h"
@@ -19,10 +20,11 @@ enum class Artefact : uint8_t {
   ir,          ///< IR text (.sir)
   llvm,        ///< LLVM IR text (.ll)
   ptx,         ///< PTX text (.ptx)
+  cubin,       ///< machine code of the target (.cubin), through PipelineOptions::assembler
   host_object, ///< a relocatable ELF object for this machine's CPU (.o)
   none,        ///< nothing is emitted: the caller runs the IR itself (HostProgram)
 };
-/// "ir", "llvm", "ptx", "host".
+/// "ir", "llvm", "ptx", "cubin", "host", "none".
 std::string_view name_of(Artefact artefact);
 
 /// How IR becomes PTX.
@@ -39,6 +41,8 @@ struct PipelineResult {
   std::string pattern_digest;
   SpmmSchedule schedule;
   LoweredSpmm lowered;
+  /// PTX to be assembled (cubin only).
+  std::vector<std::string> units;
   /// The bytes of the artefact.
   std::string artefact;
   /// In the order in which they ran; `verify` once for each run of the verifier.
@@ -56,6 +60,12 @@ struct PipelineOptions {
   /// Origins of operations as comments in PTX.
   bool annotate = false;
   LlvmOptions llvm;
+  /// Makes cubins; must outlive the run.
+  const Assembler* assembler = nullptr;
+  /// Assembler processes at once; 0: one for each core.
+  unsigned jobs = 0;
+  /// Set by somebody else to stop the assembler.
+  const std::atomic<bool>* stop = nullptr;
   /// The last stage that runs (a word of pipeline_stages()); empty: all.
   std::string stop_after;
   /// Verify the IR after every stage that makes or changes it.
@@ -70,7 +80,8 @@ struct PipelineOptions {
   std::function<void(std::string_view stage, const PipelineResult& result)> after_stage;
 };
 
-/// The words of the stages in their order: input, pattern, inspect, lower, the passes, emit.
+/// The words of the stages in their order: input, pattern, inspect, lower, the passes, emit,
+/// assemble.
 std::vector<std::string> pipeline_stages();
 /// Whether the module exists when this stage has run.
 bool stage_has_ir(std::string_view stage);

@@ -1,4 +1,5 @@
 // sparsertc compile: a matrix becomes code, in a file with its manifest beside it.
+#include "compiler/assemble/ptxas.h"
 #include "compiler/manifest.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
@@ -20,6 +21,7 @@ struct CompileOptions {
   ProblemOptions problem;
   ScheduleOptions schedule;
   WatchOptions watch;
+  JobOptions jobs;
   std::string output = "-";
   std::string emit;
   std::string road = "direct";
@@ -42,25 +44,27 @@ Artefact artefact_of(const CompileOptions& options) {
   static const Kind kinds[] = {{"ir", ".sir", Artefact::ir},
                                {"llvm", ".ll", Artefact::llvm},
                                {"ptx", ".ptx", Artefact::ptx},
+                               {"cubin", ".cubin", Artefact::cubin},
                                {"host", ".o", Artefact::host_object}};
   if (!options.emit.empty()) {
-    if (options.emit == "cubin" || options.emit == "bundle")
-      throw UsageError(fmt::format("--emit={}: this version does not assemble", options.emit),
-                       "use --emit=ptx: the driver and ptxas take the text as it is");
-    return kinds[choose_word("--emit", options.emit, {"ir", "llvm", "ptx", "host"})].artefact;
+    if (options.emit == "bundle")
+      throw UsageError("--emit=bundle: this version makes no bundles", "--emit=cubin or ptx");
+    return kinds[choose_word("--emit", options.emit, {"ir", "llvm", "ptx", "cubin", "host"})]
+        .artefact;
   }
   for (const Kind& kind : kinds)
     if (ends_with(options.output, kind.suffix))
       return kind.artefact;
-  if (ends_with(options.output, ".cubin") || ends_with(options.output, ".srtc"))
-    throw UsageError(
-        fmt::format("-o {}: this version does not assemble cubins or bundles", options.output),
-        "use a name that ends in .ptx: the driver and ptxas take the text as it is");
+  if (ends_with(options.output, ".srtc"))
+    throw UsageError(fmt::format("-o {}: this version makes no bundles", options.output),
+                     "use a name that ends in .cubin or .ptx");
   return Artefact::ptx;
 }
 
 /// What a pipeline that was stopped early has made, as text.
 std::string describe_stopped(const PipelineResult& result, const std::string& stage) {
+  if (stage == "emit") // of a cubin
+    return fmt::format("{}", fmt::join(result.units, "\n"));
   if (stage_has_ir(stage))
     return ir::print(result.lowered.module);
   const Pattern& pattern = result.weights.pattern;
@@ -81,6 +85,17 @@ std::string describe_stopped(const PipelineResult& result, const std::string& st
   return text;
 }
 
+std::unique_ptr<Assembler> find_assembler() {
+  std::vector<std::string> refused;
+  std::unique_ptr<Assembler> assembler = Ptxas::find(refused);
+  if (assembler == nullptr)
+    throw UserError(
+        fmt::format("no assembler for a cubin{}{}", refused.empty() ? "" : ": ",
+                    fmt::join(refused, "; ")),
+        "install a CUDA toolkit, or use --emit=ptx: the driver takes the text as it is");
+  return assembler;
+}
+
 int compile(const CompileOptions& options) {
   if (options.input.list_tensors) {
     print_tensors(options.input);
@@ -93,12 +108,18 @@ int compile(const CompileOptions& options) {
       choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
   const bool for_host = pipeline.artefact == Artefact::host_object;
   pipeline.target = resolve_target(for_host ? "host" : options.target);
-  if (pipeline.artefact == Artefact::ptx && pipeline.target.is_host)
+  const bool for_gpu = pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::cubin;
+  if (for_gpu && pipeline.target.is_host)
     throw UsageError("--target=host: there is no PTX for the CPU",
                      "use --emit=host for an object file, or --emit=ir or llvm");
   pipeline.tile = to_tile_choice(options.schedule);
   pipeline.budget = options.schedule.budget;
   pipeline.annotate = options.annotate;
+  pipeline.jobs = options.jobs.jobs;
+  pipeline.stop = &interrupt_flag();
+  const std::unique_ptr<Assembler> assembler =
+      pipeline.artefact == Artefact::cubin ? find_assembler() : nullptr;
+  pipeline.assembler = assembler.get();
 
   Progress progress;
   watch_pipeline(pipeline, options.watch, progress);
@@ -110,13 +131,13 @@ int compile(const CompileOptions& options) {
   progress.clear();
   print_watched(result, options.watch);
 
-  if (!pipeline.stop_after.empty() && pipeline.stop_after != "emit") {
+  if (!pipeline.stop_after.empty() && pipeline.stop_after != "assemble" &&
+      !(pipeline.stop_after == "emit" && pipeline.artefact != Artefact::cubin)) {
     write_text(options.output, describe_stopped(result, pipeline.stop_after));
     return 0;
   }
   write_text(options.output, result.artefact);
-  const bool has_manifest =
-      pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::host_object;
+  const bool has_manifest = for_gpu || for_host;
   if (has_manifest && options.output != "-")
     write_text(options.output + ".json", manifest_json(result, pipeline));
   return 0;
@@ -131,12 +152,14 @@ Command add_compile_command(CLI::App& application) {
   parser
       ->add_option(
           "-o,--output", options->output,
-          "Where the code goes; - is standard output. PTX and host code get their manifest "
+          "Where the code goes; - is standard output. PTX, cubins and host code get their manifest "
           "beside them, OUT.json")
       ->capture_default_str();
-  parser->add_option("--emit", options->emit,
-                     "ir, llvm, ptx or host; else the output's suffix says: .sir .ll .ptx .o; else "
-                     "ptx");
+  parser->add_option(
+      "--emit", options->emit,
+      "ir, llvm, ptx, cubin or host; else the output's suffix says: .sir .ll .ptx .cubin "
+      ".o; else "
+      "ptx");
   parser
       ->add_option(
           "--target", options->target,
@@ -152,6 +175,7 @@ Command add_compile_command(CLI::App& application) {
   parser->add_option("--stop-after", options->watch.stop_after,
                      fmt::format("End after this stage and write what it made. Stages: {}",
                                  fmt::join(pipeline_stages(), ", ")));
+  declare(*parser, options->jobs);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
   declare(*parser, options->watch);

@@ -249,7 +249,9 @@ void declare(CLI::App& parser, WatchOptions& options) {
 }
 
 void declare(CLI::App& parser, JobOptions& options) {
-  parser.add_option("--jobs", options.jobs, "Threads on the CPU; 0: one for each core")
+  parser
+      .add_option("--jobs", options.jobs,
+                  "Threads and assembler processes at once; 0: one for each core")
       ->capture_default_str();
 }
 

@@ -16,10 +16,11 @@
 namespace sparsertc {
 namespace {
 
-volatile std::sig_atomic_t interrupt_requested = 0;
+std::atomic<bool> interrupt_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 void request_interrupt(int) {
-  interrupt_requested = 1;
+  interrupt_requested = true;
 }
 
 double now_seconds() {
@@ -35,6 +36,10 @@ void catch_interrupts() {
   // A second Ctrl-C finds the default action again, should the work not look up in time.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
+}
+
+const std::atomic<bool>& interrupt_flag() {
+  return interrupt_requested;
 }
 
 void stop_if_interrupted() {

@@ -5,6 +5,7 @@
 #include "compiler/pipeline.h"
 #include "tools/options.h"
 
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ struct Interrupted {};
 
 /// From now on the first Ctrl-C only asks the work to stop, a second one ends the process.
 void catch_interrupts();
+/// Set when the user has asked to stop.
+const std::atomic<bool>& interrupt_flag();
 /// Throws Interrupted when the user has asked to stop. Cheap; called between stages and tiles.
 void stop_if_interrupted();
 
