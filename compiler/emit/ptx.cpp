@@ -196,8 +196,8 @@ private:
   }
 
   void put_dynamic_shared(PtxBuffer& out) const {
-    out.put(fmt::format(".extern .shared .align {} .b8 {}[];\n", layout_.alignment,
-                        kDynamicShared));
+    out.put(
+        fmt::format(".extern .shared .align {} .b8 {}[];\n", layout_.alignment, kDynamicShared));
   }
 
   /// owner_[symbol]: the one device function that uses it, kSeveral where kernels or several

@@ -17,11 +17,10 @@ void PtxFunctionPrinter::convert(const Op& op) {
     return type.is_integer() || (type.is_float() && !type.is_pair());
   };
   if (!convertible(source) || !convertible(op.type))
-    malformed(op, fmt::format("no conversion from {} to {}", to_string(source),
-                              to_string(op.type)));
+    malformed(op,
+              fmt::format("no conversion from {} to {}", to_string(source), to_string(op.type)));
   if (source.is_integer())
-    op.type.is_integer() ? convert_integers(op, from, to)
-                         : convert_integer_to_float(op, from, to);
+    op.type.is_integer() ? convert_integers(op, from, to) : convert_integer_to_float(op, from, to);
   else
     op.type.is_integer() ? convert_float_to_integer(op, from, to) : convert_floats(op, from, to);
 }
@@ -123,8 +122,7 @@ void PtxFunctionPrinter::convert_float_to_integer(const Op& op, Scalar from, Sca
   case Conversion::zero:
     malformed(op, "a float becomes an integer only with a rounding");
   }
-  const PtxText source =
-      from == Scalar::bf16 ? widen_bf16(reg(op.operand[0])) : reg(op.operand[0]);
+  const PtxText source = from == Scalar::bf16 ? widen_bf16(reg(op.operand[0])) : reg(op.operand[0]);
   const Scalar wide = from == Scalar::bf16 ? Scalar::f32 : from;
   const std::string_view target = to == Scalar::i32 ? (wide == Scalar::f16   ? "s32.f16"
                                                        : wide == Scalar::f32 ? "s32.f32"
@@ -181,10 +179,11 @@ void PtxFunctionPrinter::convert_floats(const Op& op, Scalar from, Scalar to) {
 
   const bool widens = size_in_bytes(to) > size_in_bytes(from);
   const std::string_view rounding = widens ? std::string_view{} : float_rounding(op);
-  const std::string_view types = to == Scalar::f64    ? (from == Scalar::f16 ? "f64.f16" : "f64.f32")
-                                 : to == Scalar::f32  ? (from == Scalar::f16 ? "f32.f16" : "f32.f64")
-                                 : to == Scalar::bf16 ? "bf16.f32"
-                                                      : (from == Scalar::f32 ? "f16.f32" : "f16.f64");
+  const std::string_view types = to == Scalar::f64   ? (from == Scalar::f16 ? "f64.f16" : "f64.f32")
+                                 : to == Scalar::f32 ? (from == Scalar::f16 ? "f32.f16" : "f32.f64")
+                                 : to == Scalar::bf16
+                                     ? "bf16.f32"
+                                     : (from == Scalar::f32 ? "f16.f32" : "f16.f64");
   line({"cvt.", rounding, types}, reg(op.result), source);
 }
 

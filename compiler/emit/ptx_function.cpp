@@ -112,7 +112,8 @@ void put_parameters(PtxBuffer& out, const ir::Function& function) {
   out.put(')');
 }
 
-// ---- the frame -----------------------------------------------------------------------------------
+// ---- the frame
+// -----------------------------------------------------------------------------------
 
 void PtxFunctionPrinter::number_registers() {
   numbered_ = {};
@@ -226,8 +227,8 @@ void PtxFunctionPrinter::annotate(const Op& op, size_t start) {
 }
 
 std::string PtxFunctionPrinter::place(const Op& op) const {
-  std::string text = fmt::format("operation '{}' of function '@{}'", info(op.code).text,
-                                 function_->name);
+  std::string text =
+      fmt::format("operation '{}' of function '@{}'", info(op.code).text, function_->name);
   if (op.origin != 0) {
     const ir::Origin origin = context_.module.origins[op.origin - 1];
     text += fmt::format(" (row {}, column {})", origin.row, origin.column);
@@ -237,16 +238,16 @@ std::string PtxFunctionPrinter::place(const Op& op) const {
 
 void PtxFunctionPrinter::refuse(const Op& op, const std::string& reason,
                                 const std::string& way_out) const {
-  throw UserError(fmt::format("{} does not exist on {}: {}", place(op), context_.target.name,
-                              reason),
-                  way_out);
+  throw UserError(
+      fmt::format("{} does not exist on {}: {}", place(op), context_.target.name, reason), way_out);
 }
 
 void PtxFunctionPrinter::malformed(const Op& op, const std::string& reason) const {
   throw InternalError(fmt::format("PTX: {}: {}; was the module verified?", place(op), reason));
 }
 
-// ---- operands ------------------------------------------------------------------------------------
+// ---- operands
+// ------------------------------------------------------------------------------------
 
 PtxText PtxFunctionPrinter::literal(Type type, int64_t bits) const {
   switch (class_of(type)) {
@@ -306,7 +307,8 @@ void PtxFunctionPrinter::put_tuple(uint32_t first, unsigned count) {
   body_.put('}');
 }
 
-// ---- control flow --------------------------------------------------------------------------------
+// ---- control flow
+// --------------------------------------------------------------------------------
 
 void PtxFunctionPrinter::put_label(uint32_t label) {
   body_.put(std::string_view("$L_"));
@@ -372,7 +374,8 @@ void PtxFunctionPrinter::end(const Op& op) {
   }
 }
 
-// ---- calls ---------------------------------------------------------------------------------------
+// ---- calls
+// ---------------------------------------------------------------------------------------
 
 PtxFunctionPrinter::Arguments PtxFunctionPrinter::arguments_at(uint32_t pool_offset,
                                                                uint32_t count) {
@@ -459,7 +462,8 @@ void PtxFunctionPrinter::switch_call(const Op& op) {
   place_label(done);
 }
 
-// ---- the table's operations ----------------------------------------------------------------------
+// ---- the table's operations
+// ----------------------------------------------------------------------
 
 void PtxFunctionPrinter::operation(const Op& op) {
   constexpr std::string_view kSpecials[] = {"%tid.x",   "%tid.y",   "%tid.z", "%ctaid.x",

@@ -45,8 +45,7 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
   }
   case Opcode::store:
     store(op, {"st", space_suffix(op, op.type),
-               op.type.space() == Space::device &&
-                       static_cast<Cache>(op.detail) == Cache::streaming
+               op.type.space() == Space::device && static_cast<Cache>(op.detail) == Cache::streaming
                    ? ".cs"
                    : ""});
     break;
@@ -216,14 +215,14 @@ void PtxFunctionPrinter::atomic(const Op& op) {
   case Atomic::add:
     if (half_of_pair(element) == Scalar::bf16 && context_.target.compute_capability < 90)
       refuse(op, "atomic addition of bf16 needs sm_90", "add in f32, or compile for sm_90");
-    operation = element == Scalar::i32      ? ".add.u32"
-                : element == Scalar::i64    ? ".add.u64"
-                : element == Scalar::f32    ? ".add.f32"
-                : element == Scalar::f64    ? ".add.f64"
-                : element == Scalar::f16    ? ".add.noftz.f16"
-                : element == Scalar::f16x2  ? ".add.noftz.f16x2"
-                : element == Scalar::bf16   ? ".add.noftz.bf16"
-                                            : ".add.noftz.bf16x2";
+    operation = element == Scalar::i32     ? ".add.u32"
+                : element == Scalar::i64   ? ".add.u64"
+                : element == Scalar::f32   ? ".add.f32"
+                : element == Scalar::f64   ? ".add.f64"
+                : element == Scalar::f16   ? ".add.noftz.f16"
+                : element == Scalar::f16x2 ? ".add.noftz.f16x2"
+                : element == Scalar::bf16  ? ".add.noftz.bf16"
+                                           : ".add.noftz.bf16x2";
     break;
   case Atomic::min:
     operation = element == Scalar::i32 ? ".min.s32" : ".min.s64";
@@ -242,8 +241,9 @@ void PtxFunctionPrinter::atomic(const Op& op) {
     break;
   }
   if (which != Atomic::add && which != Atomic::exchange && !integer)
-    refuse(op, fmt::format("{} of {} is for integers only",
-                           words_of(ir::DetailKind::atomic)[op.detail], name_of(element)),
+    refuse(op,
+           fmt::format("{} of {} is for integers only", words_of(ir::DetailKind::atomic)[op.detail],
+                       name_of(element)),
            "use compare_swap");
   if (which == Atomic::exchange && bytes == 2)
     refuse(op, "16 bits cannot be exchanged", "use compare_swap, or a wider element");
@@ -340,8 +340,8 @@ void PtxFunctionPrinter::matrix_multiply(const Op& op, bool sparse) {
       }
     }
   }
-  begin({"mma",
-         sparse ? (context_.ptx_version >= 85 ? ".sp::ordered_metadata" : ".sp") : "", shape.words});
+  begin({"mma", sparse ? (context_.ptx_version >= 85 ? ".sp::ordered_metadata" : ".sp") : "",
+         shape.words});
   put_tuple(op.result.id, 4);
   for (unsigned side = 0; side < 2; ++side)
     put_fragment(inputs[side], side == 0 ? shape.a : shape.b);
