@@ -1,21 +1,26 @@
-//             weights     pattern     schedule     module     module     artefact, or PTX
-//  +-------+     +---------+     +---------+     +-------+     +------+     +-----------+
-//  | input | --> | pattern | --> | inspect | --> | lower | --> | emit | --> | assemble  |
-//  +-------+     +---------+     +---------+     +-------+     +------+     +-----------+
-//  file, or a    its digest      decides         writes IR,    IR text,     PTX -> cubin
-//  generator                                     decides       LLVM IR,     (for cubins only)
-//                                                nothing       PTX, object
+//          weights     pattern     schedule     module     module        artefact, or PTX
+//  +-------+   +---------+   +---------+   +-------+   +--------+   +------+   +----------+
+//  | input |-->| pattern |-->| inspect |-->| lower |-->| passes |-->| emit |-->| assemble |
+//  +-------+   +---------+   +---------+   +-------+   +--------+   +------+   +----------+
+//  file, or    its digest    decides       writes IR,  IR -> IR,    IR text,   PTX -> cubin
+//  generator                               decides     as the       LLVM IR,   (for cubins only)
+//                                          nothing     schedule     PTX or
+//                                                      says         object
 //
 // The words:
 //   weights   the sparse matrix A with its values, in float64 whatever the file had
 //   pattern   where A has entries; its digest names it in manifests
 //   schedule  all decisions: strategy (unrolled, streamed), tile parameters, which rows a tile has
 //   module    the IR: one function a tile, one kernel that dispatches, tables where needed
+//   pass      schedule-loads (loads of B ahead of their use), place-weights (weights from
+//   immediates
+//             to the constant bank); one that the schedule does not ask for changes nothing
 //   artefact  what the caller asked for, as bytes
 //   stage     one box above; can be stopped after, watched (before, after) and timed
 #include "compiler/pipeline.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/transform/pass.h"
 #include "ir/error.h"
 #include "ir/printer.h"
 #include "ir/verifier.h"
@@ -39,7 +44,7 @@ public:
     if (options_.before_stage)
       options_.before_stage(stage);
     timed(stage, work);
-    if (options_.verify_each && stage == "lower")
+    if (options_.verify_each && changes_ir(stage))
       timed("verify", [&] { ir::verify_or_throw(result_.lowered.module, stage); });
     if (options_.after_stage)
       options_.after_stage(stage, result_);
@@ -47,6 +52,10 @@ public:
   }
 
 private:
+  static bool changes_ir(std::string_view stage) {
+    return stage_has_ir(stage) && stage != "emit" && stage != "assemble";
+  }
+
   void timed(std::string_view stage, const std::function<void()>& work) {
     const Clock::time_point start = Clock::now();
     work();
@@ -57,6 +66,19 @@ private:
   const PipelineOptions& options_;
   PipelineResult& result_;
 };
+
+/// How many loads ahead of their use are issued, where a pass has to see to it: staged tiles have
+/// their chunks in flight already, streamed ones their steps, and the CPU reorders by itself.
+unsigned load_distance(const SpmmSchedule& schedule) {
+  const bool straight_line = schedule.tile.strategy == Strategy::unrolled &&
+                             schedule.tile.stage == Stage::global && !schedule.target.is_host;
+  return straight_line ? schedule.tile.prefetch : 0;
+}
+
+bool has_constant_weights(const SpmmSchedule& schedule) {
+  return schedule.tile.strategy == Strategy::unrolled &&
+         schedule.tile.weights == WeightOperand::constant_bank;
+}
 
 std::string emit(const LoweredSpmm& lowered, const PipelineOptions& options) {
   switch (options.artefact) {
@@ -124,7 +146,8 @@ std::string_view name_of(Artefact artefact) {
 }
 
 std::vector<std::string> pipeline_stages() {
-  return {"input", "pattern", "inspect", "lower", "emit", "assemble"};
+  return {"input",          "pattern",       "inspect", "lower",
+          "schedule-loads", "place-weights", "emit",    "assemble"};
 }
 
 bool stage_has_ir(std::string_view stage) {
@@ -150,6 +173,33 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
     return result;
 
   if (!stages.run("lower", [&] { result.lowered = lower_spmm(result.weights, result.schedule); }))
+    return result;
+
+  if (!stages.run("schedule-loads", [&] {
+        if (const unsigned distance = load_distance(result.schedule); distance > 0)
+          schedule_loads_pass(distance).run(result.lowered.module);
+      }))
+    return result;
+
+  if (!stages.run("place-weights", [&] {
+        if (has_constant_weights(result.schedule))
+          place_weights_pass().run(result.lowered.module);
+      }))
+    return result;
+
+  const SpmmTile& tile = result.schedule.tile;
+  // LLVM orders the host's loads itself, and staged B is loaded a chunk ahead.
+  const bool order_loads = !options.target.is_host && tile.stage == Stage::global;
+  if (!stages.run("schedule-loads", [&] {
+        if (order_loads)
+          schedule_loads_pass(tile.prefetch).run(result.lowered.module);
+      }))
+    return result;
+
+  if (!stages.run("place-weights", [&] {
+        if (tile.weights == WeightOperand::constant_bank)
+          place_weights_pass().run(result.lowered.module);
+      }))
     return result;
 
   const bool to_cubin = options.artefact == Artefact::cubin;

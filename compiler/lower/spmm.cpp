@@ -57,6 +57,7 @@ public:
   void write_prologue() {
     declare_parameters();
     write_columns();
+    write_guards();
     write_pointers();
     if (parts_are_threads(schedule_))
       write_partial_pointer();
@@ -64,6 +65,7 @@ public:
       write_staging_pointers();
   }
 
+  Reg first_column_inside() const { return inside_[0]; }
   /// Number of this thread's tile: block_y * groups + thread_y.
   Reg tile_number() {
     const Reg block_y = builder_.special(Special::block_y);
@@ -136,12 +138,18 @@ private:
           v == 0 ? first
                  : builder_.add(Scalar::i32, first, Operand::integer(v * schedule_.threads_x));
       if (schedule_.guarded) {
-        arguments_.inside.push_back(
+        inside_.push_back(
             builder_.compare(Comparison::lt, Scalar::i32, column, columns_.operand()));
         column = builder_.value(Opcode::min, Scalar::i32, {column, last.operand()});
       }
       thread_columns_.push_back(column);
     }
+  }
+
+  /// A thread that leaves early leaves the store of its only pointer unguarded.
+  void write_guards() {
+    if (!leaves_early(schedule_) || inside_.size() > 1)
+      arguments_.inside = inside_;
   }
 
   void write_pointers() {
@@ -215,7 +223,7 @@ private:
   Extent columns_ = 0u;
   Reg b_, c_, residual_;
   Reg thread_x_, group_, part_, block_column_;
-  std::vector<Reg> thread_columns_;
+  std::vector<Reg> thread_columns_, inside_;
 };
 
 void add_attributes(ir::Module& module, const Matrix& weights, const SpmmSchedule& schedule) {
@@ -340,11 +348,9 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule) {
   Builder& builder = writer.builder();
   Reg tile = writer.tile_number();
   const Reg part = writer.part();
-  // Threads that meet others at barriers stay, whatever their columns.
-  const bool leave_early =
-      schedule.guarded && !parts_are_threads(schedule) && schedule.tile.stage == Stage::global;
+  const bool leave_early = leaves_early(schedule);
   if (leave_early)
-    builder.if_begin(writer.arguments().inside[0]);
+    builder.if_begin(writer.first_column_inside());
   if (streamed) {
     write_streamed_tile(builder, schedule, symbols, writer.arguments(), tile, part);
   } else {

@@ -83,6 +83,10 @@ bool parts_are_threads(const SpmmSchedule& schedule) {
   return schedule.tile.splitk > 1 && !schedule.target.is_host;
 }
 
+bool leaves_early(const SpmmSchedule& schedule) {
+  return schedule.guarded && !parts_are_threads(schedule) && schedule.tile.stage == Stage::global;
+}
+
 std::vector<double> rounded_weights(const Matrix& weights, DataType type) {
   constexpr StoredType kStored[] = {StoredType::f32, StoredType::f16, StoredType::bf16,
                                     StoredType::f64};
@@ -146,8 +150,10 @@ void EpilogueWriter::write(Row row, Reg sums) {
   Reg bias;
   if (problem.epilogue.bias)
     bias = widen(builder_, load_bias(row));
-  const Reg out = builder_.fresh_tuple(element, vec);
-  for (uint32_t v = 0; v < vec; v += width) {
+  const bool sums_are_out = element == accumulator && !bias.valid() && !problem.epilogue.residual &&
+                            problem.epilogue.activation == Activation::none;
+  const Reg out = sums_are_out ? sums : builder_.fresh_tuple(element, vec);
+  for (uint32_t v = 0; !sums_are_out && v < vec; v += width) {
     Reg residual;
     if (problem.epilogue.residual) {
       const auto place = residual_.at(row, v / width);
@@ -168,10 +174,11 @@ void EpilogueWriter::write(Row row, Reg sums) {
   }
   for (uint32_t v = 0; v < vec; v += width) {
     const auto place = c_.at(row, v / width);
-    if (schedule_.guarded)
+    const bool guarded = !arguments_.inside.empty();
+    if (guarded)
       builder_.if_begin(arguments_.inside[v / width]);
     builder_.store(place.pointer, place.offset, out[v], width);
-    if (schedule_.guarded)
+    if (guarded)
       builder_.end();
   }
 }

@@ -15,7 +15,8 @@ struct TileArguments {
   /// Pointers to the thread's columns in row 0: one where the columns are neighbours, else one for
   /// each column.
   std::vector<ir::Reg> b, c, residual;
-  /// Predicates "this column is below N", one for each pointer; empty where no guard is needed.
+  /// Predicates "this column is below N", one for each pointer; empty where no store needs a
+  /// guard.
   std::vector<ir::Reg> inside;
   ir::Reg bias;
   /// Bytes from row to row (i32) where the leading dimensions are parameters.
@@ -71,6 +72,10 @@ int64_t c_row_bytes(const SpmmSchedule& schedule);
 
 /// Split K with a thread (or a vector lane) for each part, and sums exchanged in shared memory.
 bool parts_are_threads(const SpmmSchedule& schedule);
+
+/// Threads whose first column is beyond N leave before the tile's code. Not where threads meet at
+/// barriers.
+bool leaves_early(const SpmmSchedule& schedule);
 
 /// The weights rounded to the type of the problem (nearest even), as f64. Throws UserError for a
 /// weight that becomes infinite.
@@ -146,7 +151,7 @@ void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
     visit(bias, element, std::string("bias"));
   if (problem.epilogue.residual)
     visit_all(residual, element, "residual");
-  if (schedule.guarded)
+  if (schedule.guarded && !(leaves_early(schedule) && pointers == 1))
     visit_all(inside, Scalar::pred, "inside");
   if (schedule.leading_dimension_parameters) {
     visit(b_stride, Scalar::i32, std::string("b_stride"));
