@@ -187,21 +187,6 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
       }))
     return result;
 
-  const SpmmTile& tile = result.schedule.tile;
-  // LLVM orders the host's loads itself, and staged B is loaded a chunk ahead.
-  const bool order_loads = !options.target.is_host && tile.stage == Stage::global;
-  if (!stages.run("schedule-loads", [&] {
-        if (order_loads)
-          schedule_loads_pass(tile.prefetch).run(result.lowered.module);
-      }))
-    return result;
-
-  if (!stages.run("place-weights", [&] {
-        if (tile.weights == WeightOperand::constant_bank)
-          place_weights_pass().run(result.lowered.module);
-      }))
-    return result;
-
   const bool to_cubin = options.artefact == Artefact::cubin;
   if (!stages.run("emit", [&] {
         if (to_cubin)
