@@ -125,6 +125,9 @@ void File::read_header() {
     const uint64_t at = error.byte > 0 ? error.byte - 1 : 0;
     fail(kLengthBytes + std::min(at, header_bytes_), "the header is not valid JSON",
          "the file is damaged or no safetensors file");
+  } catch (const nlohmann::json::out_of_range&) {
+    fail(kLengthBytes, "a number in the header does not fit in 64 bits",
+         "the file is damaged or no safetensors file");
   }
   if (!header.is_object() || too_deep)
     fail(kLengthBytes, "expected a JSON object that describes each tensor");

@@ -1,0 +1,15 @@
+// Small valid inputs of each format, from which mutations start.
+#pragma once
+
+#include "compiler/input/read.h"
+#include "tests/support/input_files.h"
+
+#include <optional>
+#include <vector>
+
+namespace sparsertc::testing {
+
+/// Without a format: inputs whose content decides, gzipped ones among them.
+std::vector<Bytes> seed_inputs(std::optional<Format> format);
+
+} // namespace sparsertc::testing
