@@ -5,6 +5,7 @@
 #include "ir/register_names.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace sparsertc::ir {
 namespace {
