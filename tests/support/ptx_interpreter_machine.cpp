@@ -1,0 +1,945 @@
+#include "tests/support/ptx_interpreter_machine.h"
+
+#include "tests/support/ptx_interpreter_float.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace sparsertc::ptx {
+namespace {
+
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using s16 = int16_t;
+using s32 = int32_t;
+using s64 = int64_t;
+using f32 = float;
+using f64 = double;
+
+template <class T>
+inline T from_word(uint64_t word) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<float>(static_cast<uint32_t>(word));
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<double>(word);
+  else
+    return static_cast<T>(word);
+}
+template <class T>
+inline uint64_t to_word(T value) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(value);
+  else if constexpr (std::is_same_v<T, double>)
+    return std::bit_cast<uint64_t>(value);
+  else if constexpr (std::is_same_v<T, bool>)
+    return value ? 1 : 0;
+  else
+    return static_cast<std::make_unsigned_t<T>>(value);
+}
+
+/// The hardware returns one NaN from f32 arithmetic, whatever NaN went in.
+inline float canonical(float value) {
+  return value != value ? std::bit_cast<float>(kCanonicalNan32) : value;
+}
+
+u64 high_product(u64 a, u64 b) {
+  const u64 a_low = static_cast<u32>(a), a_high = a >> 32;
+  const u64 b_low = static_cast<u32>(b), b_high = b >> 32;
+  const u64 middle = a_high * b_low + (a_low * b_low >> 32);
+  const u64 other = a_low * b_high + static_cast<u32>(middle);
+  return a_high * b_high + (middle >> 32) + (other >> 32);
+}
+s64 high_product(s64 a, s64 b) {
+  u64 high = high_product(static_cast<u64>(a), static_cast<u64>(b));
+  high -= a < 0 ? static_cast<u64>(b) : 0;
+  high -= b < 0 ? static_cast<u64>(a) : 0;
+  return static_cast<s64>(high);
+}
+s64 signed_quotient(s64 a, s64 b) {
+  if (b == 0)
+    return -1;
+  if (b == -1)
+    return static_cast<s64>(0 - static_cast<u64>(a));
+  return a / b;
+}
+s64 signed_remainder(s64 a, s64 b) {
+  if (b == 0)
+    return a;
+  return b == -1 ? 0 : a % b;
+}
+u64 reversed_bits(u64 value, int bits) {
+  u64 result = 0;
+  for (int i = 0; i < bits; ++i)
+    result |= (value >> i & 1) << (bits - 1 - i);
+  return result;
+}
+u64 extracted_bits(u64 value, u32 position, u32 length, u32 bits) {
+  position &= 0xff;
+  length &= 0xff;
+  if (position >= bits || length == 0)
+    return 0;
+  value >>= position;
+  return length >= 64 ? value : value & ((u64{1} << length) - 1);
+}
+u32 permuted_bytes(u32 a, u32 b, u32 selector) {
+  const u64 bytes = u64{b} << 32 | a;
+  u32 result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const u32 choice = selector >> (4 * i) & 0xf;
+    u32 byte = static_cast<u32>(bytes >> (8 * (choice & 7))) & 0xff;
+    if (choice & 8)
+      byte = byte & 0x80 ? 0xff : 0;
+    result |= byte << (8 * i);
+  }
+  return result;
+}
+u16 half_minimum(u16 a, u16 b) {
+  return static_cast<u16>(
+      round_to_format(minimum_number(half_to_float(a), half_to_float(b)), kF16, Rounding::nearest));
+}
+u16 half_maximum(u16 a, u16 b) {
+  return static_cast<u16>(
+      round_to_format(maximum_number(half_to_float(a), half_to_float(b)), kF16, Rounding::nearest));
+}
+u16 bfloat_minimum(u16 a, u16 b) {
+  return static_cast<u16>(round_to_format(minimum_number(bfloat_to_float(a), bfloat_to_float(b)),
+                                          kBf16, Rounding::nearest));
+}
+u16 bfloat_maximum(u16 a, u16 b) {
+  return static_cast<u16>(round_to_format(maximum_number(bfloat_to_float(a), bfloat_to_float(b)),
+                                          kBf16, Rounding::nearest));
+}
+template <class Operation, class... Pairs>
+u32 by_halves(Operation operation, Pairs... pairs) {
+  const u32 low = operation(static_cast<u16>(pairs)...);
+  const u32 high = operation(static_cast<u16>(pairs >> 16)...);
+  return high << 16 | low;
+}
+
+uint64_t read_element(const uint8_t* bytes, uint32_t size, bool sign) {
+  switch (size) {
+  case 1:
+    return sign ? static_cast<uint64_t>(int64_t{static_cast<int8_t>(*bytes)}) : *bytes;
+  case 2: {
+    uint16_t value;
+    std::memcpy(&value, bytes, 2);
+    return sign ? static_cast<uint64_t>(int64_t{static_cast<int16_t>(value)}) : value;
+  }
+  case 4: {
+    uint32_t value;
+    std::memcpy(&value, bytes, 4);
+    return sign ? static_cast<uint64_t>(int64_t{static_cast<int32_t>(value)}) : value;
+  }
+  default: {
+    uint64_t value;
+    std::memcpy(&value, bytes, 8);
+    return value;
+  }
+  }
+}
+
+/// Threads run this many instructions before the next one has its turn (threads that spin on memory
+/// let the others go on).
+constexpr uint64_t kSlice = 1 << 18;
+/// What registers hold before their first assignment.
+constexpr uint64_t kUnassigned = 0x7ff7dead7fb7deadu;
+
+} // namespace
+
+BlockRunner::BlockRunner(Launch& launch) : launch_(launch) {
+  thread_count_ = launch.block.x * launch.block.y * launch.block.z;
+  threads_.resize(thread_count_);
+}
+
+std::string BlockRunner::name_of(uint32_t thread) const {
+  const Dim3& block = launch_.block;
+  return fmt::format("thread ({},{},{}) of block ({},{},{})", thread % block.x,
+                     thread / block.x % block.y, thread / (block.x * block.y), block_[0], block_[1],
+                     block_[2]);
+}
+
+void BlockRunner::fail(const Thread& thread, ErrorKind kind, const std::string& message) const {
+  const uint32_t line = line_of(thread);
+  throw Error(kind, line & 0xffffff,
+              fmt::format("{}: {}: {}: {}", launch_.program.describe_line(line),
+                          name_of(thread.index), to_string(kind), message));
+}
+
+BlockRunner::Value BlockRunner::values_of(const Thread& thread) const {
+  return {{thread.words.data() + thread.base, launch_.program.constants.data(), thread.special}};
+}
+
+void BlockRunner::start(Thread& thread, uint32_t index) {
+  thread.status = Status::ready;
+  thread.index = index;
+  thread.pc = launch_.entry.first;
+  thread.base = 0;
+  thread.function = static_cast<uint32_t>(&launch_.entry - launch_.program.functions.data());
+  thread.open_group = 0;
+  thread.calls.clear();
+  thread.copies.clear();
+  thread.words.clear();
+  const Dim3& size = launch_.block;
+  const Dim3& grid = launch_.grid;
+  const uint32_t lane = index % 32;
+  const uint64_t values[] = {index % size.x,
+                             index / size.x % size.y,
+                             index / (size.x * size.y),
+                             size.x,
+                             size.y,
+                             size.z,
+                             block_[0],
+                             block_[1],
+                             block_[2],
+                             grid.x,
+                             grid.y,
+                             grid.z,
+                             lane,
+                             index / 32,
+                             uint64_t{1} << lane,
+                             (uint64_t{1} << lane) - 1,
+                             (uint64_t{2} << lane) - 1,
+                             0xffffffffu & ~((uint64_t{2} << lane) - 1),
+                             0xffffffffu & ~((uint64_t{1} << lane) - 1),
+                             launch_.dynamic_shared_bytes,
+                             launch_.shared_bytes};
+  static_assert(std::size(values) == static_cast<size_t>(SpecialRegister::count));
+  std::copy(std::begin(values), std::end(values), thread.special);
+}
+
+void BlockRunner::run(uint32_t x, uint32_t y, uint32_t z) {
+  block_[0] = x;
+  block_[1] = y;
+  block_[2] = z;
+  clocks_.reset(thread_count_);
+  shared_.reset(launch_.shared_bytes, &clocks_);
+  for (Barrier& barrier : barriers_)
+    barrier = Barrier();
+  for (uint32_t i = 0; i < thread_count_; ++i)
+    start(threads_[i], i);
+  uint32_t done = 0;
+  while (done < thread_count_) {
+    bool progress = false;
+    for (Thread& thread : threads_) {
+      if (thread.status != Status::ready)
+        continue;
+      progress = true;
+      run_thread(thread);
+      done += thread.status == Status::done;
+    }
+    if (!progress)
+      deadlock();
+    if (launch_.statistics.instructions > launch_.instruction_limit)
+      throw Error(ErrorKind::limit, 0,
+                  fmt::format("{}: more than {} instructions", to_string(ErrorKind::limit),
+                              launch_.instruction_limit));
+  }
+}
+
+void BlockRunner::deadlock() const {
+  uint32_t waiting = 0, done = 0;
+  const Thread* first = nullptr;
+  for (const Thread& thread : threads_) {
+    done += thread.status == Status::done;
+    if (thread.status == Status::at_barrier || thread.status == Status::at_warp) {
+      ++waiting;
+      if (!first)
+        first = &thread;
+    }
+  }
+  std::string detail = fmt::format("{} threads wait for ever, {} have ended", waiting, done);
+  if (first->status == Status::at_barrier) {
+    const Barrier& barrier = barriers_[first->barrier_number];
+    detail = fmt::format("barrier {} has {} of {} threads; {}", first->barrier_number,
+                         barrier.arrived.size(), barrier.expected, detail);
+  }
+  fail(*first, ErrorKind::deadlock, detail);
+}
+
+void BlockRunner::run_thread(Thread& thread) {
+  const DecodedProgram& program = launch_.program;
+  const Instruction* const code = program.code.data();
+  if (thread.words.empty()) {
+    if (!spare_words_.empty()) {
+      thread.words = std::move(spare_words_.back());
+      spare_words_.pop_back();
+    }
+    const FunctionCode& entry = launch_.entry;
+    thread.words.assign(std::max<size_t>(entry.frame_words, 1), kUnassigned);
+    for (size_t i = 0; i < entry.parameters.size(); ++i)
+      thread.words[entry.parameters[i].slot] = launch_.arguments[i];
+  }
+  uint32_t pc = thread.pc;
+  uint64_t* words = thread.words.data() + thread.base;
+  Value value = values_of(thread);
+  uint64_t executed = 0;
+  const auto leave = [&] {
+    thread.pc = pc;
+    launch_.statistics.instructions += executed;
+  };
+  for (;;) {
+    const Instruction& in = code[pc];
+    ++executed;
+    if (in.guard != kNone && (words[in.guard >> 1] & 1) == (in.guard & 1)) {
+      ++pc;
+      continue;
+    }
+    switch (in.code) {
+#define PTX_VALUE1(name, opcodes, R, A, ...)                                                       \
+  case Code::name: {                                                                               \
+    const A a = from_word<A>(value(in.a));                                                         \
+    words[in.d] = to_word<R>(static_cast<R>(__VA_ARGS__));                                         \
+    ++pc;                                                                                          \
+    continue;                                                                                      \
+  }
+#define PTX_VALUE2(name, opcodes, R, A, B, ...)                                                    \
+  case Code::name: {                                                                               \
+    const A a = from_word<A>(value(in.a));                                                         \
+    const B b = from_word<B>(value(in.b));                                                         \
+    words[in.d] = to_word<R>(static_cast<R>(__VA_ARGS__));                                         \
+    ++pc;                                                                                          \
+    continue;                                                                                      \
+  }
+#define PTX_VALUE3(name, opcodes, R, A, B, C, ...)                                                 \
+  case Code::name: {                                                                               \
+    const A a = from_word<A>(value(in.a));                                                         \
+    const B b = from_word<B>(value(in.b));                                                         \
+    const C c = from_word<C>(value(in.c));                                                         \
+    words[in.d] = to_word<R>(static_cast<R>(__VA_ARGS__));                                         \
+    ++pc;                                                                                          \
+    continue;                                                                                      \
+  }
+#include "tests/support/ptx_interpreter_ops.def"
+    case Code::convert:
+      words[in.d] = convert(in, value(in.a));
+      ++pc;
+      continue;
+    case Code::mov_pack: {
+      uint64_t packed = 0;
+      const unsigned bits = in.size * 8u;
+      for (uint32_t i = 0; i < in.width; ++i)
+        packed |= (value(program.pool[in.extra + i]) & ((uint64_t{1} << bits) - 1)) << (bits * i);
+      words[in.d] = packed;
+      ++pc;
+      continue;
+    }
+    case Code::mov_unpack: {
+      const uint64_t packed = value(in.a);
+      const unsigned bits = in.size * 8u;
+      for (uint32_t i = 0; i < in.width; ++i)
+        words[program.pool[in.extra + i]] = packed >> (bits * i) & ((uint64_t{1} << bits) - 1);
+      ++pc;
+      continue;
+    }
+    case Code::load:
+      thread.pc = pc;
+      load(thread, in);
+      ++pc;
+      continue;
+    case Code::store:
+      thread.pc = pc;
+      store(thread, in);
+      ++pc;
+      continue;
+    case Code::atomic:
+      thread.pc = pc;
+      atomic(thread, in);
+      ++pc;
+      continue;
+    case Code::copy_async:
+      thread.pc = pc;
+      copy_async(thread, in);
+      ++pc;
+      continue;
+    case Code::copy_commit:
+      ++thread.open_group;
+      ++pc;
+      continue;
+    case Code::copy_wait:
+      thread.pc = pc;
+      copy_wait(thread, in);
+      ++pc;
+      continue;
+    case Code::active_mask: {
+      // The interpreter runs threads apart: only this one is active.
+      words[in.d] = uint64_t{1} << (thread.index % 32);
+      ++pc;
+      continue;
+    }
+    case Code::fence:
+    case Code::nop:
+      ++pc;
+      continue;
+    case Code::barrier:
+      leave();
+      arrive(thread, in);
+      if (thread.status != Status::ready)
+        return;
+      executed = 0;
+      pc = thread.pc;
+      continue;
+    case Code::barrier_warp:
+    case Code::shuffle:
+    case Code::vote:
+    case Code::match_any:
+    case Code::reduce_warp:
+    case Code::mma:
+      leave();
+      meet_warp(thread, in);
+      if (thread.status != Status::ready)
+        return;
+      executed = 0;
+      pc = thread.pc;
+      continue;
+    case Code::branch: {
+      const uint32_t target = static_cast<uint32_t>(in.immediate);
+      const bool backward = target <= pc;
+      pc = target;
+      if (backward && executed > kSlice) {
+        leave();
+        return;
+      }
+      continue;
+    }
+    case Code::branch_table: {
+      const uint32_t index = static_cast<uint32_t>(value(in.a));
+      if (index >= program.pool[in.extra]) {
+        thread.pc = pc;
+        fail(thread, ErrorKind::trap,
+             fmt::format("branch {} of {}", index, program.pool[in.extra]));
+      }
+      pc = program.pool[in.extra + 1 + index];
+      continue;
+    }
+    case Code::call:
+      thread.pc = pc;
+      call(thread, in);
+      pc = thread.pc;
+      words = thread.words.data() + thread.base;
+      value = values_of(thread);
+      continue;
+    case Code::ret:
+      thread.pc = pc;
+      if (ret(thread)) {
+        pc = thread.pc;
+        words = thread.words.data() + thread.base;
+        value = values_of(thread);
+        continue;
+      }
+      [[fallthrough]];
+    case Code::exit:
+      leave();
+      thread.status = Status::done;
+      // Copies that nobody waited for land when the thread ends.
+      for (const AsyncCopy& copy : thread.copies) {
+        std::memcpy(shared_.data() + copy.shared, copy.data, copy.bytes);
+        shared_.end_copy(thread.index, copy.shared, copy.bytes, line_of(thread));
+      }
+      thread.copies.clear();
+      spare_words_.push_back(std::move(thread.words));
+      thread.words.clear();
+      return;
+    case Code::trap:
+      thread.pc = pc;
+      fail(thread, ErrorKind::trap, "trap executed");
+    }
+  }
+}
+
+void BlockRunner::call(Thread& thread, const Instruction& in) {
+  const DecodedProgram& program = launch_.program;
+  const uint32_t* words = program.pool.data() + in.extra;
+  const FunctionCode& callee = program.functions[words[0]];
+  if (!callee.defined)
+    fail(thread, ErrorKind::trap, fmt::format("`{}` has no body", callee.name));
+  if (thread.calls.size() > 64)
+    fail(thread, ErrorKind::trap, "calls nest more than 64 deep");
+  const uint32_t base = thread.base + program.functions[thread.function].frame_words;
+  if (thread.words.size() < size_t{base} + callee.frame_words)
+    thread.words.resize(size_t{base} + callee.frame_words);
+  std::fill_n(thread.words.begin() + base, callee.frame_words, kUnassigned);
+  const Value value = values_of(thread);
+  const uint32_t arguments = words[1];
+  const uint32_t* word = words + 2;
+  for (uint32_t i = 0; i < arguments; ++i, word += 3)
+    for (uint32_t w = 0; w < word[1]; ++w)
+      thread.words[base + word[0] + w] = value(word[2] + w);
+  thread.calls.push_back({thread.pc + 1, thread.base, thread.function, in.extra});
+  thread.base = base;
+  thread.function = words[0];
+  thread.pc = callee.first;
+}
+
+bool BlockRunner::ret(Thread& thread) {
+  if (thread.calls.empty())
+    return false;
+  const CallFrame frame = thread.calls.back();
+  thread.calls.pop_back();
+  const uint32_t* words = launch_.program.pool.data() + frame.call_words;
+  const uint32_t* word = words + 2 + 3 * words[1];
+  const uint32_t results = *word++;
+  for (uint32_t i = 0; i < results; ++i, word += 3)
+    for (uint32_t w = 0; w < word[2]; ++w)
+      thread.words[frame.base + word[0] + w] = thread.words[thread.base + word[1] + w];
+  thread.base = frame.base;
+  thread.function = frame.function;
+  thread.pc = frame.return_pc;
+  return true;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+void BlockRunner::check_alignment(const Thread& thread, uint64_t address, uint32_t bytes) const {
+  if (address % bytes != 0)
+    fail(thread, ErrorKind::misaligned,
+         fmt::format("address {:#x} of an access of {} bytes", address, bytes));
+}
+
+uint8_t* BlockRunner::global(const Thread& thread, uint64_t address, uint32_t bytes, bool write,
+                             uint8_t flags) {
+  const uint64_t region = address >> kRegionBits;
+  const uint64_t in_region = address & ((uint64_t{1} << kRegionBits) - 1);
+  if (region >= 1 && region <= launch_.buffers.size()) {
+    Machine::Buffer& buffer = launch_.buffers[region - 1];
+    const uint64_t offset = address - buffer.address;
+    if (address < buffer.address || offset > buffer.bytes || buffer.bytes - offset < bytes) {
+      fail(thread, ErrorKind::out_of_bounds,
+           fmt::format("{} {} bytes at offset {} of {}, which has {}", write ? "writes" : "reads",
+                       bytes, static_cast<int64_t>(offset), buffer.name, buffer.bytes));
+    }
+    check_alignment(thread, address, bytes);
+    if (write) {
+      if (!buffer.writable)
+        fail(thread, ErrorKind::read_only,
+             fmt::format("writes {} bytes at offset {} of {}", bytes, offset, buffer.name));
+      std::memset(buffer.written.data() + offset, 1, bytes);
+    } else if ((flags & kNonCoherent) != 0 && buffer.writable) {
+      const auto first = buffer.written.begin() + static_cast<ptrdiff_t>(offset);
+      if (std::find(first, first + bytes, 1) != first + bytes)
+        fail(thread, ErrorKind::race,
+             fmt::format("a non-coherent load of bytes at offset {} of {} that the kernel wrote",
+                         offset, buffer.name));
+    }
+    return buffer.host + offset;
+  }
+  if (region > kVariableRegion && region - kVariableRegion - 1 < launch_.variables.size()) {
+    const size_t index = region - kVariableRegion - 1;
+    const Variable& variable = launch_.program.variables[index];
+    const uint64_t offset = in_region - kBufferOffset;
+    if (variable.space == Space::global) {
+      if (in_region < kBufferOffset || offset > variable.bytes || variable.bytes - offset < bytes)
+        fail(thread, ErrorKind::out_of_bounds,
+             fmt::format("{} {} bytes at offset {} of variable `{}`, which has {}",
+                         write ? "writes" : "reads", bytes, static_cast<int64_t>(offset),
+                         variable.name, variable.bytes));
+      // Variables lie at multiples of 4096; what their declaration promises may be less.
+      if (bytes > variable.alignment)
+        fail(thread, ErrorKind::misaligned,
+             fmt::format("{} bytes of variable `{}`, which is aligned to {}", bytes, variable.name,
+                         variable.alignment));
+      check_alignment(thread, address, bytes);
+      return launch_.variables[index].data() + offset;
+    }
+  }
+  fail(thread, ErrorKind::out_of_bounds,
+       fmt::format("{} {} bytes at {:#x}, where no buffer is", write ? "writes" : "reads", bytes,
+                   address));
+}
+
+uint8_t* BlockRunner::shared(const Thread& thread, uint64_t address, uint32_t bytes) {
+  if (address > shared_.bytes() || shared_.bytes() - address < bytes)
+    fail(thread, ErrorKind::out_of_bounds,
+         fmt::format("{} bytes at {} of shared memory, which has {}", bytes,
+                     static_cast<int64_t>(address), shared_.bytes()));
+  check_alignment(thread, address, bytes);
+  return shared_.data() + address;
+}
+
+uint8_t* BlockRunner::constant(const Thread& thread, uint64_t address, uint32_t bytes) {
+  const DecodedProgram& program = launch_.program;
+  if (address > program.constant_bytes || program.constant_bytes - address < bytes)
+    fail(thread, ErrorKind::out_of_bounds,
+         fmt::format("{} bytes at {} of constant memory, which has {}", bytes,
+                     static_cast<int64_t>(address), program.constant_bytes));
+  check_alignment(thread, address, bytes);
+  return const_cast<uint8_t*>(program.constant_memory.data()) + address;
+}
+
+void BlockRunner::shared_fault(const Thread& thread) const {
+  const SharedMemory::Fault& fault = shared_.fault();
+  if (fault.kind == ErrorKind::uninitialised)
+    fail(thread, fault.kind, fmt::format("byte {} was never written", fault.byte));
+  if (fault.kind == ErrorKind::stale_copy)
+    fail(thread, fault.kind,
+         fmt::format("byte {} belongs to an asynchronous copy of {} that was not waited for, {}",
+                     fault.byte, name_of(fault.other_thread),
+                     launch_.program.describe_line(fault.other_line)));
+  fail(thread, fault.kind,
+       fmt::format("byte {} of shared memory was {} by {} without a barrier between, {}",
+                   fault.byte, fault.other_wrote ? "written" : "read", name_of(fault.other_thread),
+                   launch_.program.describe_line(fault.other_line)));
+}
+
+uint8_t* BlockRunner::access(Thread& thread, const Instruction& in, uint64_t address, bool write) {
+  const uint32_t bytes = uint32_t{in.size} * in.width;
+  Space space = in.space;
+  if (space == Space::global)
+    return global(thread, address, bytes, write, in.flags);
+  if (space == Space::generic) {
+    if (address >> kRegionBits != 0)
+      return global(thread, address, bytes, write, in.flags);
+    if (address >= kSharedWindow) {
+      space = Space::shared;
+      address -= kSharedWindow;
+    } else if (address >= kConstantWindow && !write) {
+      space = Space::constant;
+      address -= kConstantWindow;
+    } else {
+      fail(thread, ErrorKind::out_of_bounds,
+           fmt::format("generic address {:#x}, where nothing is", address));
+    }
+  }
+  if (space == Space::constant)
+    return constant(thread, address, bytes);
+  uint8_t* memory = shared(thread, address, bytes);
+  const bool strong = (in.flags & kStrong) != 0 || in.code == Code::atomic;
+  const uint32_t line = line_of(thread);
+  if (!(write ? shared_.write(thread.index, address, bytes, strong, line)
+              : shared_.read(thread.index, address, bytes, strong, line)))
+    shared_fault(thread);
+  return memory;
+}
+
+void BlockRunner::load(Thread& thread, const Instruction& in) {
+  const Value value = values_of(thread);
+  uint64_t* words = thread.words.data() + thread.base;
+  const uint8_t* memory = nullptr;
+  if (in.space == Space::param) {
+    memory = reinterpret_cast<const uint8_t*>(words) + in.immediate;
+  } else {
+    uint64_t address = value(in.a);
+    if (in.space == Space::shared)
+      address = static_cast<uint32_t>(address);
+    memory = access(thread, in, address + static_cast<uint64_t>(in.immediate), false);
+  }
+  const bool sign = (in.flags & kSigned) != 0;
+  if (in.width == 1) {
+    words[in.d] = read_element(memory, in.size, sign);
+    return;
+  }
+  for (uint32_t i = 0; i < in.width; ++i)
+    words[launch_.program.pool[in.extra + i]] = read_element(memory + i * in.size, in.size, sign);
+}
+
+void BlockRunner::store(Thread& thread, const Instruction& in) {
+  const Value value = values_of(thread);
+  uint8_t* memory = nullptr;
+  if (in.space == Space::param) {
+    memory = reinterpret_cast<uint8_t*>(thread.words.data() + thread.base) + in.immediate;
+  } else {
+    uint64_t address = value(in.a);
+    if (in.space == Space::shared)
+      address = static_cast<uint32_t>(address);
+    memory = access(thread, in, address + static_cast<uint64_t>(in.immediate), true);
+  }
+  if (in.width == 1) {
+    const uint64_t word = value(in.b);
+    std::memcpy(memory, &word, in.size);
+    return;
+  }
+  for (uint32_t i = 0; i < in.width; ++i) {
+    const uint64_t word = value(launch_.program.pool[in.extra + i]);
+    std::memcpy(memory + i * in.size, &word, in.size);
+  }
+}
+
+void BlockRunner::atomic(Thread& thread, const Instruction& in) {
+  const Value value = values_of(thread);
+  uint64_t address = value(in.a);
+  if (in.space == Space::shared)
+    address = static_cast<uint32_t>(address);
+  uint8_t* memory = access(thread, in, address + static_cast<uint64_t>(in.immediate), true);
+  const ScalarType type = static_cast<ScalarType>(launch_.program.pool[in.extra]);
+  const bool sign = (in.flags & kSigned) != 0;
+  const unsigned bits = in.size * 8u;
+  const auto narrowed = [&](uint64_t word) {
+    return sign && bits == 32 ? static_cast<uint64_t>(int64_t{static_cast<int32_t>(word)})
+           : bits == 32       ? word & 0xffffffffu
+                              : word;
+  };
+  const uint64_t old = read_element(memory, in.size, sign);
+  const uint64_t b = narrowed(value(in.b));
+  const bool less = sign ? static_cast<int64_t>(b) < static_cast<int64_t>(old) : b < old;
+  uint64_t made = 0;
+  switch (static_cast<AtomicRule>(in.rule)) {
+  case AtomicRule::add:
+    switch (type) {
+    case ScalarType::f32:
+      made = to_word(canonical(from_word<float>(old) + from_word<float>(b)));
+      break;
+    case ScalarType::f64:
+      made = to_word(from_word<double>(old) + from_word<double>(b));
+      break;
+    case ScalarType::f16:
+      made = half_add(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+      break;
+    case ScalarType::bf16:
+      made = bfloat_add(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+      break;
+    case ScalarType::f16x2:
+      made = by_halves(half_add, static_cast<uint32_t>(old), static_cast<uint32_t>(b));
+      break;
+    case ScalarType::bf16x2:
+      made = by_halves(bfloat_add, static_cast<uint32_t>(old), static_cast<uint32_t>(b));
+      break;
+    default:
+      made = old + b;
+      break;
+    }
+    break;
+  case AtomicRule::min:
+    made = less ? b : old;
+    break;
+  case AtomicRule::max:
+    made = less ? old : b;
+    break;
+  case AtomicRule::bit_and:
+    made = old & b;
+    break;
+  case AtomicRule::bit_or:
+    made = old | b;
+    break;
+  case AtomicRule::bit_xor:
+    made = old ^ b;
+    break;
+  case AtomicRule::exchange:
+    made = b;
+    break;
+  case AtomicRule::cas:
+    made = old == b ? value(in.c) : old;
+    break;
+  case AtomicRule::inc:
+    made = old >= b ? 0 : old + 1;
+    break;
+  case AtomicRule::dec:
+    made = old == 0 || old > b ? b : old - 1;
+    break;
+  }
+  std::memcpy(memory, &made, in.size);
+  thread.words[thread.base + in.d] = old;
+}
+
+void BlockRunner::copy_async(Thread& thread, const Instruction& in) {
+  const Value value = values_of(thread);
+  AsyncCopy copy;
+  copy.group = thread.open_group;
+  copy.bytes = in.size;
+  copy.shared = static_cast<uint32_t>(value(in.d)) + static_cast<uint64_t>(in.immediate);
+  const uint64_t from = value(in.a) + value(in.extra);
+  const uint32_t source_bytes = in.b == kNone ? in.size : static_cast<uint32_t>(value(in.b));
+  if (source_bytes > in.size)
+    fail(thread, ErrorKind::out_of_bounds,
+         fmt::format("an asynchronous copy of {} bytes reads {}", in.size, source_bytes));
+  std::memset(copy.data, 0, sizeof copy.data);
+  check_alignment(thread, from, in.size);
+  if (source_bytes > 0) {
+    // Byte by byte: the part that is read need not be a power of two.
+    for (uint32_t i = 0; i < source_bytes; ++i)
+      copy.data[i] = *global(thread, from + i, 1, false, 0);
+  }
+  shared(thread, copy.shared, in.size);
+  if (!shared_.begin_copy(thread.index, copy.shared, in.size, line_of(thread)))
+    shared_fault(thread);
+  thread.copies.push_back(copy);
+}
+
+void BlockRunner::copy_wait(Thread& thread, const Instruction& in) {
+  const bool all = (in.flags & kStrong) != 0;
+  const int64_t last = all ? int64_t{UINT32_MAX} : int64_t{thread.open_group} - in.immediate;
+  size_t kept = 0;
+  for (const AsyncCopy& copy : thread.copies) {
+    if (int64_t{copy.group} < last) {
+      std::memcpy(shared_.data() + copy.shared, copy.data, copy.bytes);
+      shared_.end_copy(thread.index, copy.shared, copy.bytes, line_of(thread));
+    } else {
+      thread.copies[kept++] = copy;
+    }
+  }
+  thread.copies.resize(kept);
+}
+
+// ---- conversions -------------------------------------------------------------------------------
+
+namespace {
+
+struct IntegerShape {
+  unsigned bits;
+  bool sign;
+};
+IntegerShape shape_of(ScalarType type) {
+  switch (type) {
+  case ScalarType::u8:
+    return {8, false};
+  case ScalarType::u16:
+    return {16, false};
+  case ScalarType::u32:
+    return {32, false};
+  case ScalarType::u64:
+    return {64, false};
+  case ScalarType::s8:
+    return {8, true};
+  case ScalarType::s16:
+    return {16, true};
+  case ScalarType::s32:
+    return {32, true};
+  case ScalarType::s64:
+    return {64, true};
+  default:
+    return {0, false};
+  }
+}
+FloatFormat format_of(ScalarType type) {
+  switch (type) {
+  case ScalarType::f16:
+    return kF16;
+  case ScalarType::bf16:
+    return kBf16;
+  case ScalarType::f32:
+    return kF32;
+  default:
+    return kF64;
+  }
+}
+uint64_t extend(uint64_t word, IntegerShape shape) {
+  if (shape.bits == 64)
+    return word;
+  const unsigned drop = 64 - shape.bits;
+  return shape.sign ? static_cast<uint64_t>(static_cast<int64_t>(word << drop) >> drop)
+                    : word << drop >> drop;
+}
+
+} // namespace
+
+uint64_t BlockRunner::convert(const Instruction& in, uint64_t word) const {
+  const uint32_t* rule = launch_.program.pool.data() + in.extra;
+  const ScalarType to = static_cast<ScalarType>(rule[0]);
+  const ScalarType from = static_cast<ScalarType>(rule[1]);
+  const Rounding rounding = static_cast<Rounding>(rule[2]);
+  const bool saturate = (rule[3] & 1) != 0, to_integral = (rule[3] & 2) != 0;
+  const IntegerShape to_shape = shape_of(to), from_shape = shape_of(from);
+  if (from_shape.bits != 0) {
+    const uint64_t source = extend(word, from_shape);
+    const bool negative = from_shape.sign && static_cast<int64_t>(source) < 0;
+    if (to_shape.bits == 0)
+      return encode(negative, negative ? 0 - source : source, 0, false, format_of(to), rounding);
+    if (saturate) {
+      const uint64_t top = to_shape.bits - (to_shape.sign ? 1 : 0) == 64
+                               ? ~uint64_t{0}
+                               : (uint64_t{1} << (to_shape.bits - (to_shape.sign ? 1 : 0))) - 1;
+      if (!negative && source > top)
+        return top;
+      if (negative && !to_shape.sign)
+        return 0;
+      if (negative && source < ~top)
+        return extend(~top, to_shape);
+    }
+    return extend(source, to_shape);
+  }
+  if (to == from && !to_integral) {
+    return word;
+  }
+  const double source =
+      decode(word & (format_of(from).bits == 64 ? ~uint64_t{0}
+                                                : (uint64_t{1} << format_of(from).bits) - 1),
+             format_of(from));
+  if (to_shape.bits == 0)
+    return round_to_format(to_integral ? round_to_integral(source, rounding) : source,
+                           format_of(to), rounding);
+  if (to_shape.sign) {
+    const int64_t high = static_cast<int64_t>((uint64_t{1} << (to_shape.bits - 1)) - 1);
+    return static_cast<uint64_t>(round_to_integer(source, rounding, -high - 1, high));
+  }
+  const uint64_t high = to_shape.bits == 64 ? ~uint64_t{0} : (uint64_t{1} << to_shape.bits) - 1;
+  return round_to_unsigned(source, rounding, high);
+}
+
+// ---- the machine -------------------------------------------------------------------------------
+
+uint64_t Machine::register_buffer(void* host, size_t bytes, bool writable, std::string name) {
+  Buffer buffer;
+  buffer.host = static_cast<uint8_t*>(host);
+  buffer.bytes = bytes;
+  buffer.writable = writable;
+  buffer.name = name.empty() ? fmt::format("buffer {}", buffers_.size()) : std::move(name);
+  buffer.address = (uint64_t{buffers_.size() + 1} << kRegionBits) + kBufferOffset +
+                   (reinterpret_cast<uintptr_t>(host) & 15);
+  buffers_.push_back(std::move(buffer));
+  return buffers_.back().address;
+}
+
+uint64_t Machine::register_buffer(const void* host, size_t bytes, std::string name) {
+  return register_buffer(const_cast<void*>(host), bytes, false, std::move(name));
+}
+
+void Machine::clear() {
+  buffers_.clear();
+}
+
+RunStatistics Machine::run(const Program& program, std::string_view entry, Dim3 grid, Dim3 block,
+                           std::span<const uint64_t> arguments, uint32_t dynamic_shared_bytes) {
+  const DecodedProgram& decoded = program.decoded();
+  const auto launch_error = [](const std::string& message) {
+    throw Error(ErrorKind::launch, 0, fmt::format("launch: {}", message));
+  };
+  const auto found =
+      std::find_if(decoded.functions.begin(), decoded.functions.end(),
+                   [&](const FunctionCode& f) { return f.is_entry && f.name == entry; });
+  if (found == decoded.functions.end())
+    launch_error(fmt::format("no entry `{}`", entry));
+  if (found->parameters.size() != arguments.size())
+    launch_error(fmt::format("`{}` has {} parameters, {} arguments given", entry,
+                             found->parameters.size(), arguments.size()));
+  for (const Parameter& parameter : found->parameters)
+    if (parameter.bytes > 8)
+      launch_error(fmt::format("parameter `{}` has {} bytes", parameter.name, parameter.bytes));
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.z > 64)
+    launch_error(fmt::format("a block of {} threads", threads));
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
+      grid.x > 0x7fffffffu)
+    launch_error(fmt::format("a grid of {}x{}x{} blocks", grid.x, grid.y, grid.z));
+  if (found->required_threads[0] != 0 &&
+      (found->required_threads[0] != block.x || found->required_threads[1] != block.y ||
+       found->required_threads[2] != block.z))
+    launch_error(fmt::format("`{}` requires blocks of {}x{}x{}", entry, found->required_threads[0],
+                             found->required_threads[1], found->required_threads[2]));
+  if (found->maximum_threads != 0 && threads > found->maximum_threads)
+    launch_error(fmt::format("`{}` allows {} threads a block", entry, found->maximum_threads));
+  Launch launch{decoded, *found, buffers_, {}, grid, block, arguments, 0, 0, 0, {}};
+  launch.dynamic_shared_bytes = dynamic_shared_bytes;
+  launch.shared_bytes = decoded.shared_bytes + dynamic_shared_bytes;
+  if (launch.shared_bytes > 232448)
+    launch_error(fmt::format("{} bytes of shared memory", launch.shared_bytes));
+  launch.instruction_limit = instruction_limit_;
+  for (const Variable& variable : decoded.variables) {
+    launch.variables.emplace_back();
+    if (variable.space == Space::global) {
+      launch.variables.back() = variable.initial;
+      launch.variables.back().resize(variable.bytes);
+    }
+  }
+  for (Buffer& buffer : buffers_)
+    buffer.written.assign(buffer.writable ? buffer.bytes : 0, 0);
+  BlockRunner runner(launch);
+  for (uint32_t z = 0; z < grid.z; ++z)
+    for (uint32_t y = 0; y < grid.y; ++y)
+      for (uint32_t x = 0; x < grid.x; ++x)
+        runner.run(x, y, z);
+  return launch.statistics;
+}
+
+} // namespace sparsertc::ptx
