@@ -47,7 +47,7 @@ rows = [
     ("PTX for " + manifest["target"], f"{os.path.getsize(ptx)} bytes"),
     ("  strategy", manifest["strategy"]),
     ("  tile", manifest["tile"]),
-    ("  entries", ", ".join(entry["entry"] for entry in manifest["entries"])),
+    ("  entries", ", ".join(entry["name"] for entry in manifest["entries"])),
     ("run on", report["device"] + (f", {report['threads']} threads" if "threads" in report else "")),
     ("  strategy", report["strategy"]),
     ("  columns of B", f"{report['n']}"),
