@@ -144,16 +144,17 @@ public:
 
   std::string whole() {
     PtxBuffer out;
+    out.reserve(expected_bytes());
     put_header(out, true);
     if (layout_.is_dynamic)
       put_dynamic_shared(out);
     for (uint32_t i = 0; i < module().symbols.size(); ++i)
       if (!in_dynamic_memory(i))
         put_symbol(out, module().symbols[i], SymbolLinkage::local);
-    PtxFunctionPrinter printer(context_, out);
+    PtxFunctionPrinter printer(context_);
     for (uint32_t index : plan_.order) {
       out.put('\n');
-      printer.print(module().functions[index],
+      printer.print(out, module().functions[index],
                     is_kernel(index) ? std::string_view(".visible ") : std::string_view());
     }
     return out.take();
@@ -162,10 +163,16 @@ public:
   std::vector<std::string> units() {
     find_owners();
     std::vector<std::string> texts;
-    texts.push_back(entries_unit());
+    PtxFunctionPrinter printer(context_);
+    PtxBuffer out;
+    put_entries_unit(out, printer);
+    texts.emplace_back(out.view());
     for (uint32_t index : plan_.order)
-      if (!is_kernel(index))
-        texts.push_back(function_unit(index));
+      if (!is_kernel(index)) {
+        out.clear();
+        put_function_unit(out, printer, index);
+        texts.emplace_back(out.view());
+      }
     return texts;
   }
 
@@ -176,6 +183,17 @@ private:
   }
   bool in_dynamic_memory(uint32_t symbol) const {
     return layout_.is_dynamic && module().symbols[symbol].type.space() == Space::shared;
+  }
+
+  /// A guess, so that long texts are not moved while they grow.
+  size_t expected_bytes() const {
+    size_t operations = 0;
+    size_t elements = 0;
+    for (const ir::Function& function : module().functions)
+      operations += function.ops.size();
+    for (const ir::Symbol& symbol : module().symbols)
+      elements += symbol.bytes.size() / size_in_bytes(symbol.type.element());
+    return operations * (context_.options.annotate ? 72 : 44) + elements * 11 + 4096;
   }
 
   /// Attributes are facts about the whole module: the entries' unit has them, the others do not.
@@ -219,8 +237,7 @@ private:
     }
   }
 
-  std::string entries_unit() {
-    PtxBuffer out;
+  void put_entries_unit(PtxBuffer& out, PtxFunctionPrinter& printer) const {
     put_header(out, true);
     std::vector<bool> declared(module().functions.size());
     std::vector<uint32_t> called;
@@ -241,17 +258,14 @@ private:
       if (!in_dynamic_memory(i) && (owner_[i] == kSeveral || owner_[i] == kNobody))
         put_symbol(out, module().symbols[i], SymbolLinkage::visible);
     put_extern_functions(out, called);
-    PtxFunctionPrinter printer(context_, out);
     for (uint32_t index : plan_.order)
       if (is_kernel(index)) {
         out.put('\n');
-        printer.print(module().functions[index], ".visible ");
+        printer.print(out, module().functions[index], ".visible ");
       }
-    return out.take();
   }
 
-  std::string function_unit(uint32_t index) {
-    PtxBuffer out;
+  void put_function_unit(PtxBuffer& out, PtxFunctionPrinter& printer, uint32_t index) const {
     put_header(out, false);
     bool dynamic = false;
     for (uint32_t symbol : plan_.symbols[index]) {
@@ -265,8 +279,7 @@ private:
       put_dynamic_shared(out);
     put_extern_functions(out, plan_.callees[index]);
     out.put('\n');
-    PtxFunctionPrinter(context_, out).print(module().functions[index], ".visible ");
-    return out.take();
+    printer.print(out, module().functions[index], ".visible ");
   }
 
   ModulePlan plan_;

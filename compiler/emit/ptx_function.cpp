@@ -135,18 +135,18 @@ PtxText PtxFunctionPrinter::scratch(PtxClass register_class) {
   return PtxText::numbered(words_of(register_class).prefix, numbered_[which] + number);
 }
 
-void PtxFunctionPrinter::put_register_declarations() {
+void PtxFunctionPrinter::put_register_declarations(PtxBuffer& out) const {
   for (unsigned i = 0; i < kPtxClasses; ++i) {
     const uint32_t count = numbered_[i] + scratch_most_[i];
     if (count == 0)
       continue;
-    out_.put(std::string_view("\t.reg "));
-    out_.put(kClassWords[i].type);
-    out_.put(' ');
-    out_.put(kClassWords[i].prefix);
-    out_.put('<');
-    out_.put_decimal(count);
-    out_.put(std::string_view(">;\n"));
+    out.put(std::string_view("\t.reg "));
+    out.put(kClassWords[i].type);
+    out.put(' ');
+    out.put(kClassWords[i].prefix);
+    out.put('<');
+    out.put_decimal(count);
+    out.put(std::string_view(">;\n"));
   }
 }
 
@@ -169,7 +169,8 @@ void PtxFunctionPrinter::load_parameters() {
   }
 }
 
-void PtxFunctionPrinter::print(const ir::Function& function, std::string_view linkage) {
+void PtxFunctionPrinter::print(PtxBuffer& out, const ir::Function& function,
+                               std::string_view linkage) {
   function_ = &function;
   next_label_ = 0;
   regions_.clear();
@@ -192,26 +193,26 @@ void PtxFunctionPrinter::print(const ir::Function& function, std::string_view li
     line({"ret"});
 
   const bool kernel = function.kind == ir::FunctionKind::kernel;
-  out_.put(linkage);
-  out_.put(kernel ? std::string_view(".entry ") : std::string_view(".func "));
-  out_.put(std::string_view(function.name));
-  put_parameters(out_, function);
+  out.put(linkage);
+  out.put(kernel ? std::string_view(".entry ") : std::string_view(".func "));
+  out.put(std::string_view(function.name));
+  put_parameters(out, function);
   if (kernel) {
-    out_.put(std::string_view("\n.reqntid "));
+    out.put(std::string_view("\n.reqntid "));
     for (int i = 0; i < 3; ++i) {
       if (i != 0)
-        out_.put(std::string_view(", "));
-      out_.put_decimal(function.block[i]);
+        out.put(std::string_view(", "));
+      out.put_decimal(function.block[i]);
     }
     if (function.max_registers != 0) {
-      out_.put(std::string_view("\n.maxnreg "));
-      out_.put_decimal(function.max_registers);
+      out.put(std::string_view("\n.maxnreg "));
+      out.put_decimal(function.max_registers);
     }
   }
-  out_.put(std::string_view("\n{\n"));
-  put_register_declarations();
-  out_.put(body_.view());
-  out_.put(std::string_view("}\n"));
+  out.put(std::string_view("\n{\n"));
+  put_register_declarations(out);
+  out.put(body_.view());
+  out.put(std::string_view("}\n"));
 }
 
 void PtxFunctionPrinter::annotate(const Op& op, size_t start) {

@@ -39,10 +39,10 @@ void put_parameters(PtxBuffer& out, const ir::Function& function);
 
 class PtxFunctionPrinter {
 public:
-  PtxFunctionPrinter(const PtxModule& context, PtxBuffer& out) : context_(context), out_(out) {}
+  explicit PtxFunctionPrinter(const PtxModule& context) : context_(context) {}
 
-  /// Appends the definition; `linkage` is "" or ".visible ".
-  void print(const ir::Function& function, std::string_view linkage);
+  /// Appends the definition to `out`; `linkage` is "" or ".visible ".
+  void print(PtxBuffer& out, const ir::Function& function, std::string_view linkage);
 
 private:
   using Op = ir::Op;
@@ -51,7 +51,7 @@ private:
 
   // ---- registers and operands ------------------------------------------------------------------
   void number_registers();
-  void put_register_declarations();
+  void put_register_declarations(PtxBuffer& out) const;
   PtxText reg(Reg reg) const { return names_[reg.id]; }
   PtxText reg(uint32_t id) const { return names_[id]; }
   /// A register of one operation's own expansion, free again with the next operation.
@@ -143,7 +143,6 @@ private:
   std::string place(const Op& op) const;
 
   const PtxModule& context_;
-  PtxBuffer& out_;
   /// The instructions; the declarations before them are known only afterwards.
   PtxBuffer body_;
   const ir::Function* function_ = nullptr;
