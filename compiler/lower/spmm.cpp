@@ -358,6 +358,11 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule) {
       tile =
           builder.add(Scalar::i32,
                       builder.mul(Scalar::i32, tile, Operand::integer(schedule.tile.splitk)), part);
+    // Every thread of a staged block must reach the barriers of some tile; saying so costs one
+    // instruction and lets the verifier see it.
+    if (schedule.tile.stage == Stage::smem && schedule.tile.groups > 1)
+      tile = builder.value(Opcode::minu, Scalar::i32,
+                           {tile, Operand::integer(static_cast<int64_t>(functions.size()) - 1)});
     builder.switch_call(tile, functions, writer.arguments().list(schedule));
   }
   if (leave_early)
