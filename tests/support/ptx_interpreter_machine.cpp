@@ -859,6 +859,11 @@ uint64_t BlockRunner::convert(const Instruction& in, uint64_t word) const {
   if (to_shape.bits == 0)
     return round_to_format(to_integral ? round_to_integral(source, rounding) : source,
                            format_of(to), rounding);
+  if (std::isnan(source)) {
+    // PTX ISA, "cvt": zero where neither side has 64 bits, else the integer with only its top bit.
+    const bool wide = from == ScalarType::f64 || to_shape.bits == 64;
+    return wide ? extend(uint64_t{1} << (to_shape.bits - 1), to_shape) : 0;
+  }
   if (to_shape.sign) {
     const int64_t high = static_cast<int64_t>((uint64_t{1} << (to_shape.bits - 1)) - 1);
     return static_cast<uint64_t>(round_to_integer(source, rounding, -high - 1, high));

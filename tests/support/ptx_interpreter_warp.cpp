@@ -30,10 +30,16 @@ void BlockRunner::arrive(Thread& thread, const Instruction& in) {
   if (barrier.arrived.size() < barrier.expected)
     return;
   if ((in.flags & kAligned) != 0) {
-    // The aligned form promises that whole warps arrive.
-    std::vector<uint32_t> lanes((thread_count_ + 31) / 32, 0);
-    for (const uint32_t index : barrier.arrived)
-      ++lanes[index / 32];
+    // The aligned form promises that whole warps arrive, at one instruction.
+    std::vector<uint32_t> lanes((thread_count_ + 31) / 32, 0), pcs(lanes.size(), 0);
+    for (const uint32_t index : barrier.arrived) {
+      uint32_t& pc = pcs[index / 32];
+      if (lanes[index / 32]++ == 0)
+        pc = threads_[index].pc;
+      else if (pc != threads_[index].pc)
+        fail(thread, ErrorKind::divergence,
+             fmt::format("threads of warp {} arrive at different aligned barriers", index / 32));
+    }
     for (uint32_t warp = 0; warp < lanes.size(); ++warp) {
       const uint32_t all = std::min(32u, thread_count_ - 32 * warp);
       if (lanes[warp] != 0 && lanes[warp] != all)
