@@ -3,10 +3,11 @@
 #include "compiler/emit/ptx_function.h"
 #include "compiler/emit/ptx_symbols.h"
 #include "ir/error.h"
+#include "ir/operands.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <optional>
+#include <unordered_set>
 
 namespace sparsertc {
 
@@ -19,30 +20,36 @@ namespace {
 constexpr uint32_t kNobody = UINT32_MAX;
 constexpr uint32_t kSeveral = UINT32_MAX - 1;
 
-/// [A-Za-z_][A-Za-z0-9_$]*, and not "_" alone, which PTX reads as "no register".
-void require_identifier(std::string_view what, const std::string& name) {
+/// Names of the IR that PTX would not take, or would take for something else.
+void require_names(const ir::Module& module) {
+  std::unordered_set<std::string_view> taken; // asked only
   const auto letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
-  const bool good = !name.empty() && name != "_" && letter(name[0]) &&
-                    std::all_of(name.begin(), name.end(), [&](char c) {
-                      return letter(c) || (c >= '0' && c <= '9') || c == '$';
-                    });
-  if (!good)
-    throw UserError(fmt::format("{} '@{}' has a name that PTX does not take", what, name),
-                    "use letters, digits, '_' and '$', and begin with a letter or '_'");
-}
-
-/// Calls `visit` with the index of every function that `op` calls.
-template <typename Visit>
-void visit_callees(const ir::Function& function, const ir::Op& op, Visit&& visit) {
-  if (op.code == Opcode::call) {
-    visit(op.operand[0]);
-  } else if (op.code == Opcode::switch_call) {
-    const uint32_t* pool = function.pool.data() + op.operand[1];
-    for (uint32_t i = 0; i < pool[0]; ++i)
-      visit(pool[1 + i]);
-  }
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto require = [&](std::string_view what, const std::string& name) {
+    // [A-Za-z_][A-Za-z0-9_$]*; the words that PTX, or this printer, has for other things.
+    const bool identifier = !name.empty() && letter(name[0]) &&
+                            std::all_of(name.begin(), name.end(),
+                                        [&](char c) { return letter(c) || digit(c) || c == '$'; });
+    const size_t number = std::min(name.rfind("_param_"), name.size());
+    const bool parameter =
+        std::all_of(name.begin() + static_cast<std::ptrdiff_t>(std::min(number + 7, name.size())),
+                    name.end(), digit) &&
+        number + 7 < name.size();
+    if (!identifier || parameter || name == "_" || name == "WARP_SZ" || name == kDynamicShared)
+      throw UserError(fmt::format("{} '@{}' has a name that PTX does not take", what, name),
+                      "use letters, digits, '_' and '$', begin with a letter or '_', and do not "
+                      "end in _param_NUMBER");
+    if (!taken.insert(name).second)
+      throw UserError(fmt::format("a symbol and a function are both called '@{}'", name),
+                      "PTX has one set of names for both; rename one");
+  };
+  for (const ir::Symbol& symbol : module.symbols)
+    require("symbol", symbol.name);
+  for (const ir::Function& function : module.functions)
+    if (function.kind != FunctionKind::host)
+      require("function", function.name);
 }
 
 /// What the module's text is made from, found in one pass over the operations.
@@ -72,13 +79,10 @@ ModulePlan::ModulePlan(const ir::Module& module, const Target& target)
   if (target.is_host)
     throw UserError("PTX is for GPUs, but the target is 'host'",
                     "choose a GPU as target (sm_90, ...), or emit LLVM IR or host code");
-  for (const ir::Symbol& symbol : module.symbols)
-    require_identifier("symbol", symbol.name);
+  require_names(module);
   for (uint32_t i = 0; i < module.functions.size(); ++i)
-    if (module.functions[i].kind != FunctionKind::host) {
-      require_identifier("function", module.functions[i].name);
+    if (module.functions[i].kind != FunctionKind::host)
       scan(i);
-    }
   for (uint32_t i = 0; i < module.functions.size(); ++i)
     if (module.functions[i].kind != FunctionKind::host)
       visit(i);
@@ -97,11 +101,11 @@ void ModulePlan::scan(uint32_t index) {
     } else if (op.code == Opcode::mma_sparse) {
       sparse_fragments = true;
     } else {
-      visit_callees(function, op, [&](uint32_t callee) {
+      for (uint32_t callee : ir::callees(function, op)) {
         if (!called[callee])
           callees[index].push_back(callee);
         called[callee] = true;
-      });
+      }
     }
   }
 }
@@ -225,7 +229,6 @@ private:
     for (uint32_t index : plan_.order)
       for (uint32_t symbol : plan_.symbols[index])
         owner_[symbol] = owner_[symbol] == kNobody && !is_kernel(index) ? index : kSeveral;
-    // Symbols that only kernels use need not be seen by other units, but it does no harm.
   }
 
   void put_extern_functions(PtxBuffer& out, const std::vector<uint32_t>& functions) const {

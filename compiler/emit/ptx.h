@@ -14,8 +14,8 @@ struct PtxOptions {
 };
 
 /// One self-contained file: symbols, a `.func` per device function, the entries; host functions are
-/// left out. The module must be verified. Throws UserError when an operation does not exist on the
-/// target, when a name is no PTX identifier, or when shared memory is more than a block may have.
+/// left out. The module must be verified. Throws UserError when the target is the host, when a name
+/// is no PTX identifier, or when shared memory is more than a block of the target may have.
 std::string emit_ptx(const ir::Module& module, const Target& target,
                      const PtxOptions& options = {});
 

@@ -1,12 +1,15 @@
 #include "compiler/emit/ptx_function.h"
 
 #include "ir/error.h"
+#include "ir/operands.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 
 namespace sparsertc {
 
+using ir::high_half;
+using ir::low_half;
 using ir::Opcode;
 using ir::Scalar;
 using ir::Space;
@@ -24,13 +27,6 @@ constexpr ClassWords kClassWords[kPtxClasses] = {
 
 const ClassWords& words_of(PtxClass register_class) {
   return kClassWords[static_cast<unsigned>(register_class)];
-}
-
-uint32_t low_half(int64_t value) {
-  return static_cast<uint32_t>(value);
-}
-uint32_t high_half(int64_t value) {
-  return static_cast<uint32_t>(static_cast<uint64_t>(value) >> 32);
 }
 
 } // namespace
@@ -237,12 +233,6 @@ std::string PtxFunctionPrinter::place(const Op& op) const {
   return text;
 }
 
-void PtxFunctionPrinter::refuse(const Op& op, const std::string& reason,
-                                const std::string& way_out) const {
-  throw UserError(
-      fmt::format("{} does not exist on {}: {}", place(op), context_.target.name, reason), way_out);
-}
-
 void PtxFunctionPrinter::malformed(const Op& op, const std::string& reason) const {
   throw InternalError(fmt::format("PTX: {}: {}; was the module verified?", place(op), reason));
 }
@@ -378,62 +368,58 @@ void PtxFunctionPrinter::end(const Op& op) {
 // ---- calls
 // ---------------------------------------------------------------------------------------
 
-PtxFunctionPrinter::Arguments PtxFunctionPrinter::arguments_at(uint32_t pool_offset,
-                                                               uint32_t count) {
-  Arguments arguments{function_->pool.data() + pool_offset, count, {}};
-  arguments.text.reserve(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const Reg argument{arguments.registers[i]};
-    if (class_of(function_->type_of(argument)) == PtxClass::pred) {
-      const PtxText number = scratch(PtxClass::b32);
-      line({"selp.b32"}, number, '1', '0', reg(argument));
-      arguments.text.push_back(number);
-    } else {
-      arguments.text.push_back(reg(argument));
+/// The arguments of a call as they are stored: predicates as numbers.
+std::vector<PtxFunctionPrinter::Argument>
+PtxFunctionPrinter::prepare_arguments(std::span<const uint32_t> registers) {
+  std::vector<Argument> arguments;
+  arguments.reserve(registers.size());
+  for (uint32_t id : registers) {
+    const PtxClass register_class = class_of(function_->register_type[id]);
+    PtxText text = reg(id);
+    if (register_class == PtxClass::pred) {
+      text = scratch(PtxClass::b32);
+      line({"selp.b32"}, text, '1', '0', reg(id));
     }
+    arguments.push_back({bits_of(register_class), text});
   }
   return arguments;
 }
 
-void PtxFunctionPrinter::put_call(const ir::Function& callee, const Arguments& arguments) {
+void PtxFunctionPrinter::put_call(const ir::Function& callee,
+                                  const std::vector<Argument>& arguments) {
   // PTX wants the parameters stored right before the call, so every call has its own.
   body_.put(std::string_view("\t{\n"));
-  for (uint32_t i = 0; i < arguments.count; ++i) {
-    const std::string_view bits =
-        bits_of(class_of(function_->type_of(Reg{arguments.registers[i]})));
-    begin({".param ", bits, " a"});
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    begin({".param ", arguments[i].bits, " $a"});
     body_.put_decimal(i);
     end_line();
-    begin({"st.param", bits, " [a"});
+    begin({"st.param", arguments[i].bits, " [$a"});
     body_.put_decimal(i);
     body_.put(std::string_view("], "));
-    body_.put(arguments.text[i]);
+    body_.put(arguments[i].text);
     end_line();
   }
+  // All active threads call the same function.
   begin({"call.uni ", callee.name});
-  if (arguments.count != 0) {
-    body_.put(std::string_view(", ("));
-    for (uint32_t i = 0; i < arguments.count; ++i) {
-      body_.put(i == 0 ? std::string_view("a") : std::string_view(", a"));
-      body_.put_decimal(i);
-    }
-    body_.put(')');
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    body_.put(i == 0 ? std::string_view(", ($a") : std::string_view(", $a"));
+    body_.put_decimal(i);
   }
+  if (!arguments.empty())
+    body_.put(')');
   end_line();
   body_.put(std::string_view("\t}\n"));
 }
 
 void PtxFunctionPrinter::call(const Op& op) {
-  put_call(context_.module.functions[op.operand[0]], arguments_at(op.operand[1], op.operand[2]));
+  put_call(context_.module.functions[op.operand[0]],
+           prepare_arguments(ir::arguments(*function_, op)));
 }
 
 void PtxFunctionPrinter::switch_call(const Op& op) {
-  const uint32_t* pool = function_->pool.data() + op.operand[1];
-  const uint32_t count = pool[0];
-  const uint32_t* functions = pool + 1;
-  if (count == 0)
-    return;
-  const Arguments arguments = arguments_at(op.operand[1] + count + 2, pool[count + 1]);
+  const std::span<const uint32_t> functions = ir::callees(*function_, op);
+  const auto count = static_cast<uint32_t>(functions.size());
+  const std::vector<Argument> arguments = prepare_arguments(ir::arguments(*function_, op));
   const uint32_t table = next_label_++;
   const uint32_t done = next_label_++;
   const uint32_t first = next_label_;

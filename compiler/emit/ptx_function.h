@@ -6,7 +6,7 @@
 #include "compiler/emit/ptx_text.h"
 
 #include <array>
-#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,13 +103,8 @@ private:
   void bitcast(const Op& op);
 
   void convert(const Op& op);
-  void convert_integers(const Op& op, Scalar from, Scalar to);
-  void convert_integer_to_float(const Op& op, Scalar from, Scalar to);
-  void convert_float_to_integer(const Op& op, Scalar from, Scalar to);
-  void convert_floats(const Op& op, Scalar from, Scalar to);
-  std::string_view float_rounding(const Op& op) const;
-  PtxText widen_bf16(const PtxText& source);
-  void make_odd(const PtxText& rounded, const PtxText& inexact);
+  void convert_float_to_integer(const Op& op, Scalar from);
+  void widen_bf16(const PtxText& result, const PtxText& source);
 
   PtxText address_operand(const Op& op, uint32_t pointer, int64_t offset);
   std::string_view space_suffix(const Op& op, ir::Type pointer) const;
@@ -122,23 +117,21 @@ private:
   void copy_async(const Op& op);
   void barrier(const Op& op);
   void shuffle(const Op& op);
-  void matrix_multiply(const Op& op, bool sparse);
-  void put_fragment(const std::array<PtxText, 4>& registers, unsigned count);
+  void matrix_multiply(const Op& op);
+  /// "{%r1, %r2}".
+  void put_registers(const std::array<PtxText, 4>& registers, unsigned count);
 
   void for_loop(const Op& op);
   void end(const Op& op);
-  struct Arguments {
-    const uint32_t* registers;
-    uint32_t count;
-    std::vector<PtxText> text;
+  struct Argument {
+    std::string_view bits;
+    PtxText text;
   };
-  Arguments arguments_at(uint32_t pool_offset, uint32_t count);
-  void put_call(const ir::Function& callee, const Arguments& arguments);
+  std::vector<Argument> prepare_arguments(std::span<const uint32_t> registers);
+  void put_call(const ir::Function& callee, const std::vector<Argument>& arguments);
   void call(const Op& op);
   void switch_call(const Op& op);
 
-  [[noreturn]] void refuse(const Op& op, const std::string& reason,
-                           const std::string& way_out) const;
   [[noreturn]] void malformed(const Op& op, const std::string& reason) const;
   std::string place(const Op& op) const;
 

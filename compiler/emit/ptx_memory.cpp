@@ -1,5 +1,6 @@
 // Memory, synchronisation, and what the threads of a warp do together.
 #include "compiler/emit/ptx_function.h"
+#include "ir/operands.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,6 @@ using ir::Atomic;
 using ir::Cache;
 using ir::Fragment;
 using ir::Opcode;
-using ir::Order;
 using ir::Scalar;
 using ir::Shuffle;
 using ir::Space;
@@ -21,13 +21,15 @@ constexpr std::string_view kOrders[] = {".relaxed.cta", ".relaxed.gpu", ".relaxe
                                         ".acquire.cta", ".acquire.gpu", ".acquire.sys",
                                         ".release.cta", ".release.gpu", ".release.sys"};
 
-bool is_acquire(uint8_t order) {
-  return order >= static_cast<uint8_t>(Order::acquire_block) &&
-         order < static_cast<uint8_t>(Order::release_block);
-}
-bool is_release(uint8_t order) {
-  return order >= static_cast<uint8_t>(Order::release_block);
-}
+/// Shape and types as PTX writes them, by fragment.
+constexpr std::string_view kFragments[] = {
+    ".sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 ",
+    ".sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 ",
+    ".sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 ",
+    ".sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 ",
+    ".sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 ",
+    ".sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 ",
+};
 
 } // namespace
 
@@ -50,13 +52,9 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
                    : ""});
     break;
   case Opcode::load_ordered:
-    if (is_release(op.detail) || op.type.space() == Space::constant)
-      malformed(op, "a load is relaxed or acquires, from device or shared memory");
     load(op, {"ld", kOrders[op.detail], space_suffix(op, op.type)});
     break;
   case Opcode::store_ordered:
-    if (is_acquire(op.detail))
-      malformed(op, "a store is relaxed or releases");
     store(op, {"st", kOrders[op.detail], space_suffix(op, op.type)});
     break;
   case Opcode::atomic:
@@ -91,10 +89,8 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
          std::string_view("0xffffffff"));
     break;
   case Opcode::mma:
-    matrix_multiply(op, false);
-    break;
   case Opcode::mma_sparse:
-    matrix_multiply(op, true);
+    matrix_multiply(op);
     break;
   default:
     malformed(op, "it is no operation on memory");
@@ -135,144 +131,105 @@ void PtxFunctionPrinter::store(const Op& op, const Mnemonic& mnemonic) {
   put_moved(op, false, mnemonic, op.operand[1]);
 }
 
-/// `op.width` elements from or to consecutive registers, in vectors of at most 16 bytes and four
-/// registers. Eight elements of 16 bits go as four registers of 32.
+/// `op.width` elements, at most 16 bytes, from or to consecutive registers. Eight elements of 16
+/// bits go as four registers of 32, because vectors have at most four.
 void PtxFunctionPrinter::put_moved(const Op& op, bool is_load, const Mnemonic& mnemonic,
                                    uint32_t first) {
-  const Type element = op.type.element();
-  const uint32_t bytes = size_in_bytes(op.type.element());
-  const std::string_view bits = bits_of(class_of(element));
-  const auto access = [&](unsigned vector, std::string_view vector_bits, int64_t offset,
-                          auto&& put_registers) {
-    const PtxText address = address_operand(op, op.operand[0], op.immediate + offset);
-    begin(mnemonic);
-    body_.put(vector == 4 ? std::string_view(".v4") : std::string_view(vector == 2 ? ".v2" : ""));
-    body_.put(vector_bits);
-    body_.put(' ');
-    if (!is_load) {
-      body_.put(address);
-      body_.put(std::string_view(", "));
-    }
-    put_registers();
-    if (is_load) {
-      body_.put(std::string_view(", "));
-      body_.put(address);
-    }
-    end_line();
-  };
-
-  if (bytes == 2 && op.width == 8) {
-    const PtxText packed[4] = {scratch(PtxClass::b32), scratch(PtxClass::b32),
-                               scratch(PtxClass::b32), scratch(PtxClass::b32)};
-    const auto move_pair = [&](unsigned i) {
+  const bool packs = op.width == 8;
+  const unsigned count = packs ? 4 : op.width;
+  std::array<PtxText, 4> registers;
+  for (unsigned i = 0; i < count; ++i)
+    registers[i] = packs ? scratch(PtxClass::b32) : reg(first + i);
+  const auto move_pairs = [&] {
+    for (unsigned i = 0; i < 4; ++i) {
       begin({"mov.b32 "});
       if (!is_load) {
-        body_.put(packed[i]);
+        body_.put(registers[i]);
         body_.put(std::string_view(", "));
       }
       put_tuple(first + 2 * i, 2);
       if (is_load) {
         body_.put(std::string_view(", "));
-        body_.put(packed[i]);
+        body_.put(registers[i]);
       }
       end_line();
-    };
-    if (!is_load)
-      for (unsigned i = 0; i < 4; ++i)
-        move_pair(i);
-    access(4, ".b32", 0, [&] {
-      for (unsigned i = 0; i < 4; ++i) {
-        body_.put(i == 0 ? std::string_view("{") : std::string_view(", "));
-        body_.put(packed[i]);
-      }
-      body_.put('}');
-    });
-    if (is_load)
-      for (unsigned i = 0; i < 4; ++i)
-        move_pair(i);
-    return;
-  }
+    }
+  };
+  if (packs && !is_load)
+    move_pairs();
 
-  const unsigned vector = bytes == 8 ? 2 : 4;
-  for (unsigned done = 0; done < op.width; done += vector) {
-    const unsigned count = op.width - done < vector ? op.width - done : vector;
-    access(count, bits, int64_t{done} * bytes, [&] {
-      if (count == 1)
-        body_.put(reg(first + done));
-      else
-        put_tuple(first + done, count);
-    });
+  const PtxText address = address_operand(op, op.operand[0], op.immediate);
+  begin(mnemonic);
+  body_.put(count == 4 ? std::string_view(".v4") : std::string_view(count == 2 ? ".v2" : ""));
+  body_.put(packs ? std::string_view(".b32") : bits_of(class_of(op.type.element())));
+  body_.put(' ');
+  if (!is_load) {
+    body_.put(address);
+    body_.put(std::string_view(", "));
   }
+  if (count == 1)
+    body_.put(registers[0]);
+  else
+    put_registers(registers, count);
+  if (is_load) {
+    body_.put(std::string_view(", "));
+    body_.put(address);
+  }
+  end_line();
+  if (packs && is_load)
+    move_pairs();
 }
 
+/// Relaxed, of device scope.
 void PtxFunctionPrinter::atomic(const Op& op) {
   const Scalar element = op.type.element();
-  const auto which = static_cast<Atomic>(op.detail);
-  const bool integer = Type(element).is_integer();
-  const uint32_t bytes = size_in_bytes(element);
+  const bool wide = size_in_bytes(element) == 8;
   std::string_view operation;
-  switch (which) {
+  switch (static_cast<Atomic>(op.detail)) {
   case Atomic::add:
-    if (half_of_pair(element) == Scalar::bf16 && context_.target.compute_capability < 90)
-      refuse(op, "atomic addition of bf16 needs sm_90", "add in f32, or compile for sm_90");
-    operation = element == Scalar::i32     ? ".add.u32"
-                : element == Scalar::i64   ? ".add.u64"
-                : element == Scalar::f32   ? ".add.f32"
-                : element == Scalar::f64   ? ".add.f64"
-                : element == Scalar::f16   ? ".add.noftz.f16"
-                : element == Scalar::f16x2 ? ".add.noftz.f16x2"
-                : element == Scalar::bf16  ? ".add.noftz.bf16"
-                                           : ".add.noftz.bf16x2";
+    operation = element == Scalar::f32   ? ".add.f32"
+                : element == Scalar::f64 ? ".add.f64"
+                : wide                   ? ".add.u64"
+                                         : ".add.u32";
     break;
   case Atomic::min:
-    operation = element == Scalar::i32 ? ".min.s32" : ".min.s64";
+    operation = wide ? ".min.s64" : ".min.s32";
     break;
   case Atomic::max:
-    operation = element == Scalar::i32 ? ".max.s32" : ".max.s64";
+    operation = wide ? ".max.s64" : ".max.s32";
     break;
   case Atomic::bit_and:
-    operation = bytes == 4 ? ".and.b32" : ".and.b64";
+    operation = wide ? ".and.b64" : ".and.b32";
     break;
   case Atomic::bit_or:
-    operation = bytes == 4 ? ".or.b32" : ".or.b64";
+    operation = wide ? ".or.b64" : ".or.b32";
     break;
   case Atomic::exchange:
-    operation = bytes == 4 ? ".exch.b32" : ".exch.b64";
+    operation = wide ? ".exch.b64" : ".exch.b32";
     break;
   }
-  if (which != Atomic::add && which != Atomic::exchange && !integer)
-    refuse(op,
-           fmt::format("{} of {} is for integers only", words_of(ir::DetailKind::atomic)[op.detail],
-                       name_of(element)),
-           "use compare_swap");
-  if (which == Atomic::exchange && bytes == 2)
-    refuse(op, "16 bits cannot be exchanged", "use compare_swap, or a wider element");
   const PtxText address = address_operand(op, op.operand[0], op.immediate);
   line({"atom.relaxed.gpu", space_suffix(op, op.type), operation}, reg(op.result), address,
        reg(op.operand[1]));
 }
 
 void PtxFunctionPrinter::compare_swap(const Op& op) {
-  const PtxClass element = class_of(op.type.element());
-  const std::string_view bits = bits_of(element);
   const PtxText address = address_operand(op, op.operand[0], op.immediate);
   begin({"atom", kOrders[op.detail], space_suffix(op, op.type)});
   body_.put(std::string_view(".cas"));
-  body_.put(bits);
+  body_.put(bits_of(class_of(op.type.element())));
   body_.put(' ');
   body_.put(reg(op.result));
-  body_.put(std::string_view(", "));
-  body_.put(address);
-  body_.put(std::string_view(", "));
-  body_.put(reg(op.operand[1]));
-  body_.put(std::string_view(", "));
-  body_.put(reg(op.operand[2]));
+  for (const PtxText& text : {address, reg(op.operand[1]), reg(op.operand[2])}) {
+    body_.put(std::string_view(", "));
+    body_.put(text);
+  }
   end_line();
 }
 
 void PtxFunctionPrinter::copy_async(const Op& op) {
-  const auto to = static_cast<int32_t>(static_cast<uint64_t>(op.immediate));
-  const auto from = static_cast<int32_t>(static_cast<uint64_t>(op.immediate) >> 32);
+  const auto to = static_cast<int32_t>(ir::low_half(op.immediate));
+  const auto from = static_cast<int32_t>(ir::high_half(op.immediate));
   const PtxText shared = PtxText::address(reg(op.operand[0]), to);
   const PtxText device = PtxText::address(reg(op.operand[1]), from);
   // Past the first-level cache, which takes only whole 16 bytes.
@@ -287,11 +244,10 @@ void PtxFunctionPrinter::copy_async(const Op& op) {
 void PtxFunctionPrinter::barrier(const Op& op) {
   if (op.operand[0] == ir::kNoOperand)
     return line({"bar.sync"}, '0');
-  const auto number = static_cast<uint32_t>(op.immediate);
-  const auto threads = static_cast<uint32_t>(static_cast<uint64_t>(op.immediate) >> 32);
   line({"bar.sync"},
-       op.operand[0] == ir::kImmediate ? PtxText::unsigned_integer(number) : reg(op.operand[0]),
-       PtxText::unsigned_integer(threads));
+       op.operand[0] == ir::kImmediate ? PtxText::unsigned_integer(ir::low_half(op.immediate))
+                                       : reg(op.operand[0]),
+       PtxText::unsigned_integer(ir::high_half(op.immediate)));
 }
 
 void PtxFunctionPrinter::shuffle(const Op& op) {
@@ -303,64 +259,42 @@ void PtxFunctionPrinter::shuffle(const Op& op) {
        std::string_view("0xffffffff"));
 }
 
-// ---- matrix multiplication ----------------------------------------------------------------------
-
-namespace {
-
-struct FragmentShape {
-  std::string_view words; ///< shape and types in PTX
-  unsigned a, b;          ///< 32-bit registers of the operands
-};
-constexpr FragmentShape kFragments[] = {
-    {".sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 ", 4, 2},
-    {".sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 ", 4, 2},
-    {".sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 ", 4, 2},
-    {".sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 ", 4, 4},
-    {".sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 ", 4, 4},
-    {".sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 ", 4, 4},
-};
-
-} // namespace
-
-void PtxFunctionPrinter::matrix_multiply(const Op& op, bool sparse) {
-  const bool sparse_shape = op.detail >= static_cast<uint8_t>(Fragment::m16n8k32_f16);
-  if (sparse != sparse_shape)
-    malformed(op, "the fragment's shape belongs to the other kind");
-  const FragmentShape& shape = kFragments[op.detail];
-  // tf32 numbers are f32 in the IR, but PTX wants untyped registers.
+void PtxFunctionPrinter::matrix_multiply(const Op& op) {
+  const bool sparse = op.code == Opcode::mma_sparse;
+  const ir::FragmentShape shape = shape_of(static_cast<Fragment>(op.detail));
+  const unsigned counts[2] = {shape.a, shape.b};
   std::array<PtxText, 4> inputs[2];
-  for (unsigned side = 0; side < 2; ++side) {
-    const uint32_t first = op.operand[side];
-    const bool moves = class_of(function_->register_type[first]) == PtxClass::f32;
-    for (unsigned i = 0; i < (side == 0 ? shape.a : shape.b); ++i) {
-      inputs[side][i] = reg(first + i);
-      if (moves) {
-        inputs[side][i] = scratch(PtxClass::b32);
-        line({"mov.b32"}, inputs[side][i], reg(first + i));
+  for (unsigned side = 0; side < 2; ++side)
+    for (unsigned i = 0; i < counts[side]; ++i) {
+      PtxText& input = inputs[side][i];
+      input = reg(op.operand[side] + i);
+      if (shape.input == Scalar::f32) { // tf32 comes in untyped registers
+        input = scratch(PtxClass::b32);
+        line({"mov.b32"}, input, reg(op.operand[side] + i));
       }
     }
-  }
+  // Ordered metadata (PTX ISA 8.5) is what newer architectures are fast with.
   begin({"mma", sparse ? (context_.ptx_version >= 85 ? ".sp::ordered_metadata" : ".sp") : "",
-         shape.words});
-  put_tuple(op.result.id, 4);
-  for (unsigned side = 0; side < 2; ++side)
-    put_fragment(inputs[side], side == 0 ? shape.a : shape.b);
+         kFragments[op.detail]});
+  put_tuple(op.result.id, ir::kFragmentResults);
+  for (unsigned side = 0; side < 2; ++side) {
+    body_.put(std::string_view(", "));
+    put_registers(inputs[side], counts[side]);
+  }
   body_.put(std::string_view(", "));
-  put_tuple(op.operand[2], 4);
+  put_tuple(op.operand[2], ir::kFragmentResults);
   if (sparse) {
     body_.put(std::string_view(", "));
-    body_.put(reg(static_cast<uint32_t>(op.immediate)));
+    body_.put(reg(ir::low_half(op.immediate)));
     body_.put(std::string_view(", "));
-    body_.put(PtxText::unsigned_integer(static_cast<uint64_t>(op.immediate) >> 32));
+    body_.put(PtxText::unsigned_integer(ir::high_half(op.immediate)));
   }
   end_line();
 }
 
-void PtxFunctionPrinter::put_fragment(const std::array<PtxText, 4>& registers, unsigned count) {
-  body_.put(std::string_view(", {"));
+void PtxFunctionPrinter::put_registers(const std::array<PtxText, 4>& registers, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
-    if (i != 0)
-      body_.put(std::string_view(", "));
+    body_.put(i == 0 ? std::string_view("{") : std::string_view(", "));
     body_.put(registers[i]);
   }
   body_.put('}');

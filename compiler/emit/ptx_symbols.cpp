@@ -132,15 +132,13 @@ void put_symbol(PtxBuffer& out, const ir::Symbol& symbol, SymbolLinkage linkage)
                                                           : ".global";
   if (space != Space::constant && space != Space::shared && space != Space::device)
     throw InternalError(fmt::format("PTX: symbol '@{}' lies in no memory of a GPU", symbol.name));
-  // PTX has no arrays of nothing.
-  const uint64_t count = std::max<uint64_t>(symbol.count, 1);
   out.put(fmt::format("{}{} .align {} {} {}[{}]",
                       linkage == SymbolLinkage::visible    ? ".visible "
                       : linkage == SymbolLinkage::external ? ".extern "
                                                            : "",
                       words, symbol.alignment, element_type(symbol.type.element()), symbol.name,
-                      count));
-  if (space != Space::shared && symbol.count != 0 && linkage != SymbolLinkage::external) {
+                      symbol.count));
+  if (space != Space::shared && linkage != SymbolLinkage::external) {
     out.put(std::string_view(" = {\n"));
     put_values(out, symbol);
     out.put('}');

@@ -63,10 +63,13 @@ void PtxFunctionPrinter::compare(const Op& op) {
     line({"setp.", word, op.type == Type(Scalar::i64) ? "u64" : "u32"}, reg(op.result),
          reg(op.operand[0]), unsigned_operand(op, 1, op.type));
   } else if (op.type == Type(Scalar::bf16) && context_.target.compute_capability < 90) {
-    const PtxText a = widen_bf16(reg(op.operand[0]));
-    const PtxText b = op.operand[1] == ir::kImmediate
-                          ? PtxText::f32(static_cast<uint32_t>(op.immediate) << 16)
-                          : widen_bf16(reg(op.operand[1]));
+    const PtxText a = scratch(PtxClass::f32);
+    widen_bf16(a, reg(op.operand[0]));
+    PtxText b = PtxText::f32(static_cast<uint32_t>(op.immediate) << 16);
+    if (op.operand[1] != ir::kImmediate) {
+      b = scratch(PtxClass::f32);
+      widen_bf16(b, reg(op.operand[1]));
+    }
     line({"setp.", word, "f32"}, reg(op.result), a, b);
   } else {
     line({"setp.", word, suffix_of(op.type)}, reg(op.result), reg(op.operand[0]),
