@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Makes a folder to be carried to a bare x86-64 machine with a GPU: run.sh and an archive with the
+# test program and the command (LLVM linked in, stripped) and test data.
+#
+#   bash tests/gpu/pack.sh FOLDER [--build BUILD] [--data DATA]
+#
+# --build BUILD   the folder of a portable build (preset `portable`); else build/portable. It is
+#                 configured with the tests and built.
+# --data DATA     the big test data (dlmc/ and weights/ are taken); else SPARSERTC_DATA, else none
+#
+# There: bash FOLDER/run.sh
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+
+limit_mib=60
+folder=""
+build="$root/build/portable"
+data="${SPARSERTC_DATA:-}"
+while (($# > 0)); do
+  case "$1" in
+    --build) build="${2:?--build needs a folder}"; shift ;;
+    --data) data="${2:?--data needs a folder}"; shift ;;
+    -*) echo "pack.sh: unknown option $1" >&2; exit 2 ;;
+    *) folder="$1" ;;
+  esac
+  shift
+done
+if [[ -z "$folder" ]]; then
+  echo "usage: bash tests/gpu/pack.sh FOLDER [--build BUILD] [--data DATA]" >&2
+  exit 2
+fi
+
+cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
+targets=(gpu_tests)
+# The command is left out where this tree does not build it.
+if cmake --build "$build" --target help | grep -q '^sparsertc:'; then
+  targets+=(sparsertc)
+fi
+cmake --build "$build" --target "${targets[@]}" --parallel
+
+stage="$(mktemp -d)"
+trap 'rm -rf "$stage"' EXIT
+for target in "${targets[@]}"; do
+  file="$(find "$build" -type f -name "$target" -perm -u+x -print -quit)"
+  strip -o "$stage/$target" "$file"
+done
+cp "$root/tests/data/demo_layer.npy.gz" "$stage/"
+if [[ -n "$data" ]]; then
+  mkdir "$stage/data"
+  cp -r "$data/dlmc" "$data/weights" "$stage/data/"
+else
+  echo "no test data: SPARSERTC_DATA is not set; the real layers will be skipped"
+fi
+
+mkdir -p "$folder"
+cp "$root/tests/gpu/run.sh" "$folder/"
+XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
+  --mtime=@0 -C "$stage" .
+mib=$(($(du -sm "$folder" | cut -f1)))
+echo "$folder: $mib MiB; run there: bash run.sh"
+if ((mib > limit_mib)); then
+  echo "pack.sh: $mib MiB are more than $limit_mib" >&2
+  exit 1
+fi

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Runs the GPU tests on a bare machine: from the folder that pack.sh made, or beside a build.
+#
+#   bash run.sh [--log FOLDER] [--only PATTERN] [--no-sanitizer]
+#
+# --log FOLDER     what every test printed goes to FOLDER/gpu_tests.log and, of the failed ones, to
+#                  the terminal
+# --only PATTERN   only the cases whose name matches this extended regular expression
+# --no-sanitizer   leave compute-sanitizer out
+#
+# First every case against float64 and the host program, then small cases under compute-sanitizer
+# where it is found. The last line is `N passed, N failed, N skipped`; exit status 1 when one failed.
+#
+# SPARSERTC_GPU_TESTS   the test program; else ./gpu_tests, else the one in sparsertc-gpu.tar.xz
+# SPARSERTC_DATA        the big test data; else the folder data/ of the archive
+set -uo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+log_folder=""
+only="."
+sanitizer=1
+while (($# > 0)); do
+  case "$1" in
+    --log) log_folder="${2:?--log needs a folder}"; shift ;;
+    --only) only="${2:?--only needs a pattern}"; shift ;;
+    --no-sanitizer) sanitizer=0 ;;
+    *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+unpack() {
+  if command -v xz >/dev/null; then
+    tar -xJf "$1" -C "$work"
+  else
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$1" "$work"
+  fi
+}
+
+program="${SPARSERTC_GPU_TESTS:-}"
+command=""
+if [[ -z "$program" && -x "$here/gpu_tests" ]]; then
+  program="$here/gpu_tests"
+fi
+if [[ -z "$program" ]]; then
+  if [[ ! -f "$here/sparsertc-gpu.tar.xz" ]]; then
+    echo "run.sh: no gpu_tests: set SPARSERTC_GPU_TESTS, or make a folder with pack.sh" >&2
+    exit 2
+  fi
+  unpack "$here/sparsertc-gpu.tar.xz" || { echo "run.sh: cannot unpack the archive" >&2; exit 2; }
+  program="$work/gpu_tests"
+  [[ -x "$work/sparsertc" ]] && command="$work/sparsertc"
+  if [[ -z "${SPARSERTC_DATA:-}" && -d "$work/data" ]]; then
+    export SPARSERTC_DATA="$work/data"
+  fi
+fi
+
+export PATH="$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
+ptxas --version 2>/dev/null | grep release || echo "no ptxas"
+
+passed=0
+failed=0
+skipped=0
+names=()
+mkdir "$work/cases"
+
+# start NAME LIMIT COMMAND...: runs a case beside others; its output and status go to files.
+start() {
+  local number="${#names[@]}" name="$1" limit="$2"
+  shift 2
+  names+=("$name")
+  (
+    begin=$SECONDS
+    timeout --kill-after=10 "$limit" "$@" >"$work/cases/$number.log" 2>&1
+    echo "$? $((SECONDS - begin))" >"$work/cases/$number.status"
+  ) &
+}
+# At most this many at once; assembling needs the cores, the GPU is shared.
+beside="$(( ($(nproc) + 1) / 2 ))"
+((beside > 6)) && beside=6
+wait_for_room() {
+  while (($(jobs -rp | wc -l) >= beside)); do
+    wait -n
+  done
+}
+
+# Catch's exit status for a listing is the number of cases.
+mapfile -t cases < <("$program" --list-test-names-only | grep -E "$only")
+alone=()
+for name in "${cases[@]}"; do
+  case "$name" in
+    "real layers" | times) alone+=("$name") ;;
+    *) wait_for_room; start "$name" 400 "$program" "$name" ;;
+  esac
+done
+if [[ -n "$command" && -f "$work/demo_layer.npy.gz" ]] && grep -qE "$only" <<<"command"; then
+  wait_for_room
+  start "command: run --device=gpu --check" 120 \
+    "$command" run "$work/demo_layer.npy.gz" --device=gpu --check -n 300
+fi
+if ((sanitizer)); then
+  checker="$(command -v compute-sanitizer || true)"
+  for tool in memcheck racecheck initcheck synccheck; do
+    grep -qE "$only" <<<"sanitizer $tool" || continue
+    wait_for_room
+    if [[ -n "$checker" ]]; then
+      start "sanitizer $tool" 400 "$checker" --tool "$tool" --error-exitcode 86 \
+        "$program" "[sanitize]"
+    else
+      start "sanitizer $tool" 10 echo "SKIPPED: compute-sanitizer not found"
+    fi
+  done
+fi
+wait
+# These measure, so nothing runs beside them.
+for name in "${alone[@]}"; do
+  start "$name" 500 "$program" "$name"
+  wait
+done
+
+for number in "${!names[@]}"; do
+  name="${names[$number]}"
+  log="$work/cases/$number.log"
+  read -r status seconds <"$work/cases/$number.status"
+  verdict=passed
+  if ((status != 0)); then
+    verdict=failed
+  elif grep -q "SKIPPED" "$log"; then
+    verdict=skipped
+  elif [[ "$name" == sanitizer* ]] &&
+    ! grep -qE "(ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)" "$log"; then
+    verdict=failed # it did not come to an end
+  fi
+  case "$verdict" in
+    passed) passed=$((passed + 1)) ;;
+    failed) failed=$((failed + 1)) ;;
+    skipped) skipped=$((skipped + 1)) ;;
+  esac
+  printf '%-8s %4ss  %s' "$verdict" "$seconds" "$name"
+  ((status == 124 || status == 137)) && printf ' (out of time)'
+  printf '\n'
+  grep -E '^(time|layer): ' "$log" | sed 's/^/    /'
+  if [[ "$verdict" == failed ]]; then
+    # The first failure says most; the whole log is in the log folder.
+    head -n 40 "$log" | sed 's/^/    | /'
+  elif [[ "$verdict" == skipped ]]; then
+    grep -m 1 -A 1 SKIPPED "$log" | sed 's/^ */    | /'
+  fi
+  if [[ -n "$log_folder" ]]; then
+    mkdir -p "$log_folder"
+    { printf '==== %s: %s (status %s, %s s)\n' "$name" "$verdict" "$status" "$seconds"
+      cat "$log"; } >>"$log_folder/gpu_tests.log"
+  fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))
