@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -194,8 +195,8 @@ void File::check_places() const {
   std::vector<const Tensor*> order;
   for (const Tensor& tensor : tensors_)
     order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
-    return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
+  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
+    return std::tie(a->begin, a->end, a->name) < std::tie(b->begin, b->end, b->name);
   });
   uint64_t covered = 0;
   for (const Tensor* tensor : order) {

@@ -269,6 +269,43 @@ TEST_CASE("write_npy: what is written reads back, rounded") {
         128 + 12);
 }
 
+TEST_CASE("'-' is standard input and standard output") {
+  /// Puts a pipe's end in place of a standard descriptor, and the old one back.
+  class Redirection {
+  public:
+    Redirection(int standard, int replacement) : standard_(standard), saved_(::dup(standard)) {
+      ::dup2(replacement, standard);
+      ::close(replacement);
+    }
+    Redirection(const Redirection&) = delete;
+    Redirection& operator=(const Redirection&) = delete;
+    ~Redirection() {
+      ::dup2(saved_, standard_);
+      ::close(saved_);
+    }
+
+  private:
+    int standard_;
+    int saved_;
+  };
+
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::vector<uint64_t> shape = {2, 3};
+  {
+    const Redirection output(STDOUT_FILENO, ends[1]);
+    write_npy("-", shape, StoredType::f32, std::vector<double>{0, 3, 0, 1, 0, 2});
+  }
+  Matrix matrix;
+  {
+    const Redirection input(STDIN_FILENO, ends[0]);
+    matrix = read_matrix("-");
+  }
+  CHECK(matrix.pattern == kPattern);
+  CHECK(matrix.values == kValues);
+  CHECK(matrix.name == "<stdin>");
+}
+
 TEST_CASE("write_npy: the file is replaced whole, links and permissions stay") {
   namespace fs = std::filesystem;
   std::string folder = (fs::temp_directory_path() / "sparsertc_write.XXXXXX").string();
