@@ -71,8 +71,7 @@ struct TaskPool::Implementation {
   std::vector<std::thread> workers;
 
   bool has_work() const {
-    return (claim.load(std::memory_order_acquire) & kIndexMask) <
-           count.load(std::memory_order_acquire);
+    return (claim.load() & kIndexMask) < count.load();
   }
 
   /// Works on the present run until no task is left to take.

@@ -1,0 +1,74 @@
+#include "compiler/emit/llvm.h"
+
+#include "compiler/emit/llvm_backend.h"
+#include "compiler/emit/llvm_host.h"
+#include "ir/error.h"
+
+#include <llvm/Support/raw_ostream.h>
+
+#include <fmt/format.h>
+
+namespace sparsertc {
+namespace {
+
+/// One thread's code for the GPU.
+std::unique_ptr<llvm::Module> gpu_module(const ir::Module& module, LlvmBackend& backend) {
+  const LaneAnalysis one_lane(module, 1);
+  const std::vector<bool> special(module.functions.size(), false); // indices are registers there
+  std::unique_ptr<llvm::Module> out = backend.make_module("sparsertc");
+  LlvmModuleEmitter emitter(*out, module, one_lane, special, backend.settings());
+  for (uint32_t f = 0; f < module.functions.size(); ++f)
+    if (one_lane.reached(f))
+      emitter.define(f);
+  return out;
+}
+
+std::unique_ptr<llvm::Module> optimised(const ir::Module& module, const Target& target,
+                                        LlvmBackend& backend) {
+  std::unique_ptr<llvm::Module> out =
+      target.is_host ? whole_host_module(module, backend) : gpu_module(module, backend);
+  backend.optimise(*out);
+  return out;
+}
+
+void require_host(const Target& target, bool host) {
+  if (target.is_host != host)
+    throw UsageError(
+        fmt::format("target {} {}", target.name, host ? "has no host object" : "has no PTX"),
+        host ? "--target=host makes one" : "name an NVIDIA target, such as sm_90");
+}
+
+} // namespace
+
+std::string emit_llvm_ir(const ir::Module& module, const Target& target,
+                         const LlvmOptions& options) {
+  LlvmBackend backend(target, options.optimisation_level);
+  const std::unique_ptr<llvm::Module> out = optimised(module, target, backend);
+  std::string text;
+  for (const auto& [key, value] : module.attributes)
+    text += fmt::format("; {}: {}\n", key, value);
+  llvm::raw_string_ostream stream(text);
+  out->print(stream, nullptr);
+  return text;
+}
+
+std::string emit_ptx_through_llvm(const ir::Module& module, const Target& target,
+                                  const LlvmOptions& options) {
+  require_host(target, false);
+  LlvmBackend backend(target, options.optimisation_level);
+  const std::unique_ptr<llvm::Module> out = optimised(module, target, backend);
+  std::string text;
+  for (const auto& [key, value] : module.attributes)
+    text += fmt::format("// {}: {}\n", key, value);
+  return text + backend.assembly(*out);
+}
+
+std::vector<uint8_t> emit_host_object(const ir::Module& module, const Target& target,
+                                      const LlvmOptions& options) {
+  require_host(target, true);
+  LlvmBackend backend(target, options.optimisation_level);
+  const std::unique_ptr<llvm::Module> out = optimised(module, target, backend);
+  return backend.object(*out);
+}
+
+} // namespace sparsertc
