@@ -20,14 +20,9 @@ else()
   find_package(fmt 9 REQUIRED CONFIG)
 endif()
 
-# Eigen's sparse product is one of the CPU benchmark's rivals, where present: sources that link this
-# target ask `#if SPARSERTC_HAVE_EIGEN`. (OpenBLAS, the other one, is opened at run time.)
-add_library(sparsertc_eigen INTERFACE)
+# Eigen's sparse product is one of the CPU benchmark's rivals, where present. (OpenBLAS, the other
+# one, is opened at run time.)
 find_package(Eigen3 3.3 QUIET CONFIG)
-if(TARGET Eigen3::Eigen)
-  target_link_libraries(sparsertc_eigen INTERFACE Eigen3::Eigen)
-  target_compile_definitions(sparsertc_eigen INTERFACE SPARSERTC_HAVE_EIGEN=1)
-endif()
 
 find_package(LLVM 22.1 REQUIRED CONFIG)
 message(STATUS "LLVM ${LLVM_PACKAGE_VERSION} in ${LLVM_INSTALL_PREFIX}")
