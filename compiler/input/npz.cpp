@@ -88,19 +88,26 @@ Loaded load_indices(const Archive& archive, const std::string& member, const std
   return loaded;
 }
 
-uint32_t checked_index(const DenseArray& array, uint64_t i, const char* what, uint32_t count) {
-  const int64_t index = array.integer(i);
-  if (index < 0 || index >= count)
-    throw UserError(array.place_of(i), fmt::format("{} index {} is out of range: 0 to {} expected",
-                                                   what, index, int64_t{count} - 1));
-  return static_cast<uint32_t>(index);
-}
-
 void check_length(const DenseArray& array, uint64_t expected, const char* because) {
   if (array.elements() != expected)
     throw UserError(
         Place::binary(array.name, array.byte_offset),
         fmt::format("expected {} elements ({}), found {}", expected, because, array.elements()));
+}
+
+/// Copies an index for each entry, each below `count`.
+void check_indices(const DenseArray& array, const char* what, uint32_t count, uint64_t entries,
+                   std::vector<uint32_t>& index) {
+  check_length(array, entries, "one for each value");
+  index.resize(entries);
+  for (uint64_t i = 0; i < entries; ++i) {
+    const int64_t number = array.integer(i);
+    if (number < 0 || number >= count)
+      throw UserError(array.place_of(i),
+                      fmt::format("{} index {} is out of range: 0 to {} expected", what, number,
+                                  int64_t{count} - 1));
+    index[i] = static_cast<uint32_t>(number);
+  }
 }
 
 /// Fills the compressed dimension's index of each entry from offsets (`indptr`).
@@ -148,37 +155,32 @@ Matrix read_scipy(const Archive& archive, const std::string& name, const ReadOpt
                     fmt::format("expected a one-dimensional array of values, found shape {}",
                                 describe_shape(data.array.shape)));
   const uint64_t entries = data.array.elements();
+  const bool coordinates = layout == "coo";
+  // Of coordinates the rows and the columns; else the indices and the offsets to them.
+  const Loaded indices = load_indices(archive, coordinates ? "row" : "indices", layout);
+  const Loaded partner = load_indices(archive, coordinates ? "col" : "indptr", layout);
+
   Triplets triplets;
+  const uint64_t bytes_there =
+      data.array.bytes.size() + indices.array.bytes.size() + partner.array.bytes.size();
   for (const auto& [i, what, dimension] :
-       {std::tuple{0, "rows", &triplets.rows}, {1, "columns", &triplets.columns}}) {
-    const int64_t count = shape.array.integer(static_cast<uint64_t>(i));
-    const Place place = shape.array.place_of(static_cast<uint64_t>(i));
+       {std::tuple{uint64_t{0}, "rows", &triplets.rows}, {1, "columns", &triplets.columns}}) {
+    const int64_t count = shape.array.integer(i);
+    const Place place = shape.array.place_of(i);
     if (count < 0)
       throw UserError(place, fmt::format("the number of {} is negative: {}", what, count));
-    check_dimension(static_cast<uint64_t>(count), what, data.array.bytes.size(), place);
+    check_dimension(static_cast<uint64_t>(count), what, bytes_there, place);
     *dimension = static_cast<uint32_t>(count);
   }
-
-  const auto load_coordinates = [&](const char* member, const char* what, uint32_t count,
-                                    std::vector<uint32_t>& index) {
-    const Loaded indices = load_indices(archive, member, layout);
-    check_length(indices.array, entries, "one for each value");
-    index.resize(entries);
-    for (uint64_t i = 0; i < entries; ++i)
-      index[i] = checked_index(indices.array, i, what, count);
-    return indices.array.byte_offset;
-  };
   if (layout == "csr") {
-    load_coordinates("indices", "column", triplets.columns, triplets.column);
-    expand_offsets(load_indices(archive, "indptr", layout).array, triplets.rows, entries,
-                   triplets.row);
+    check_indices(indices.array, "column", triplets.columns, entries, triplets.column);
+    expand_offsets(partner.array, triplets.rows, entries, triplets.row);
   } else if (layout == "csc") {
-    load_coordinates("indices", "row", triplets.rows, triplets.row);
-    expand_offsets(load_indices(archive, "indptr", layout).array, triplets.columns, entries,
-                   triplets.column);
+    check_indices(indices.array, "row", triplets.rows, entries, triplets.row);
+    expand_offsets(partner.array, triplets.columns, entries, triplets.column);
   } else {
-    load_coordinates("row", "row", triplets.rows, triplets.row);
-    load_coordinates("col", "column", triplets.columns, triplets.column);
+    check_indices(indices.array, "row", triplets.rows, entries, triplets.row);
+    check_indices(partner.array, "column", triplets.columns, entries, triplets.column);
   }
   triplets.value = tensor_from_dense(data.array).values;
   if (!options.allow_nonfinite)

@@ -98,11 +98,11 @@ void check_dimension(uint64_t dimension, const char* what, uint64_t file_bytes,
                                        what, kMaximumDimension));
   constexpr uint64_t kAlwaysAllowed = uint64_t{1} << 20;
   if (dimension > std::max(kAlwaysAllowed, file_bytes))
-    throw UserError(place,
-                    fmt::format("{} {} are promised, but the file has only {} bytes", dimension,
-                                what, file_bytes),
-                    fmt::format("remove empty {}: more than {} need at least a byte each", what,
-                                kAlwaysAllowed));
+    throw UserError(
+        place,
+        fmt::format("{} {} are promised, but there are only {} bytes", dimension, what, file_bytes),
+        fmt::format("remove empty {}: more than {} need at least a byte each", what,
+                    kAlwaysAllowed));
 }
 
 } // namespace sparsertc
