@@ -3,8 +3,10 @@
 #pragma once
 
 #include "ir/module.h"
+#include "ir/register_names.h"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,7 +81,7 @@ private:
   const Origin* origin_of(uint32_t pointer) const;
 
   void report(std::string message) { report_(at_, std::move(message)); }
-  std::string name(uint32_t reg) const;
+  std::string name(uint32_t reg);
   Type type(uint32_t reg) const { return function_.register_type[reg]; }
   bool is_host() const { return function_.kind == FunctionKind::host; }
 
@@ -88,6 +90,7 @@ private:
   Report report_;
   uint32_t at_ = 0; ///< the operation looked at
   bool sound_ = true;
+  std::optional<RegisterNames> names_; ///< made for the first message
 
   std::vector<uint8_t> assigned_;
   std::vector<uint32_t> assigned_order_;

@@ -1,7 +1,6 @@
 // FunctionVerifier: indices, operand slots, nesting.
 #include "ir/function_verifier.h"
 #include "ir/operands.h"
-#include "ir/printer.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +18,12 @@ bool is_register(uint32_t operand) {
 FunctionVerifier::FunctionVerifier(const Module& module, const Function& function, Report report)
     : module_(module), function_(function), report_(std::move(report)) {}
 
-std::string FunctionVerifier::name(uint32_t reg) const {
-  return print_register(function_, Reg{reg});
+std::string FunctionVerifier::name(uint32_t reg) {
+  if (!names_)
+    names_.emplace(function_);
+  std::string text;
+  names_->append(text, reg);
+  return text;
 }
 
 bool FunctionVerifier::structure() {
