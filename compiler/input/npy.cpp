@@ -2,6 +2,7 @@
 
 #include "compiler/input/convert.h"
 #include "compiler/input/readers.h"
+#include "compiler/input/text_cursor.h"
 
 #include <algorithm>
 #include <bit>
@@ -76,16 +77,6 @@ private:
   [[noreturn]] void fail(size_t at, const std::string& message,
                          const std::string& way_out = {}) const {
     throw UserError(Place::binary(name_, offset_ + at), message, way_out);
-  }
-  static std::string printable(std::string_view text) {
-    std::string shown;
-    for (const char c : text.substr(0, 32)) {
-      if (c >= 0x20 && c < 0x7f)
-        shown += c;
-      else
-        shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-    return shown;
   }
   std::string found() const {
     return at_ < text_.size() ? fmt::format("'{}'", printable(text_.substr(at_, 1)))
@@ -179,9 +170,6 @@ ElementType element_type(const NpyHeader& header, const std::string& name) {
   for (const auto& [text, type] : kTypes)
     if (kind == text)
       return {type, order == '>', kind == "b1"};
-  std::string shown;
-  for (const char c : descr.substr(0, 32))
-    shown += c >= 0x20 && c < 0x7f ? c : '?';
   const char* way_out = "convert with array.astype('float32')";
   if (kind[0] == 'O')
     way_out = "arrays of Python objects are pickled and never read: save an array of numbers";
@@ -192,7 +180,7 @@ ElementType element_type(const NpyHeader& header, const std::string& name) {
   throw UserError(place,
                   fmt::format("expected elements of type f2, f4, f8, i1 to i8, u1 to u8 or b1, "
                               "found '{}'",
-                              shown),
+                              printable(descr)),
                   way_out);
 }
 
@@ -246,13 +234,14 @@ DenseArray parse_npy(std::span<const uint8_t> bytes, const std::string& name) {
   if (*needed > there)
     throw UserError(Place::binary(name, bytes.size()),
                     fmt::format("shape {} of '{}' needs {} bytes, found only {}",
-                                describe_shape(header.shape), header.descr, *needed, there),
+                                describe_shape(header.shape), printable(header.descr), *needed,
+                                there),
                     kTruncated);
   if (*needed < there)
     throw UserError(Place::binary(name, header.data_offset + *needed),
                     fmt::format("{} bytes follow the {} that shape {} of '{}' needs",
                                 there - *needed, *needed, describe_shape(header.shape),
-                                header.descr),
+                                printable(header.descr)),
                     "write one array to a file");
   DenseArray array;
   array.shape = std::move(header.shape);

@@ -2,6 +2,7 @@
 // (numpy.savez, numpy.savez_compressed).
 #include "compiler/input/npy.h"
 #include "compiler/input/readers.h"
+#include "compiler/input/text_cursor.h"
 #include "compiler/input/zip.h"
 
 #include <algorithm>
@@ -34,7 +35,9 @@ public:
   }
 
   /// For places inside a member.
-  std::string name_of(const ZipMember& member) const { return name_ + ": " + member.name; }
+  std::string name_of(const ZipMember& member) const {
+    return name_ + ": " + printable(member.name);
+  }
 
   [[noreturn]] void fail(const std::string& message, const std::string& way_out = {}) const {
     throw UserError(Place::binary(name_, 0), message, way_out);
@@ -144,7 +147,7 @@ Matrix read_scipy(const Archive& archive, const std::string& name, const ReadOpt
   if (layout != "csr" && layout != "csc" && layout != "coo")
     throw UserError(Place::binary(archive.name_of(format_member), 0),
                     fmt::format("expected a SciPy matrix of format csr, csc or coo, found '{}'",
-                                layout.substr(0, 32)),
+                                printable(layout)),
                     "convert with matrix.tocsr() before save_npz");
 
   const Loaded shape = load_indices(archive, "shape", layout);
@@ -217,14 +220,16 @@ const ZipMember& choose(const Archive& archive, const ReadOptions& options, size
   for (const ZipMember& member : archive.members())
     names.push_back(without_suffix(member.name));
   constexpr size_t kShown = 10;
-  const std::string shown = fmt::format(
-      "{}{}", fmt::join(names.begin(), names.begin() + std::min(kShown, names.size()), ", "),
-      names.size() > kShown ? ", ..." : "");
+  std::vector<std::string> first;
+  for (size_t i = 0; i < names.size() && i < kShown; ++i)
+    first.push_back(printable(names[i]));
+  const std::string shown =
+      fmt::format("{}{}", fmt::join(first, ", "), names.size() > kShown ? ", ..." : "");
   if (!options.tensor.empty()) {
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] == options.tensor || archive.members()[i].name == options.tensor)
         return archive.members()[i];
-    archive.fail(fmt::format("expected an array '{}', found {}", options.tensor,
+    archive.fail(fmt::format("expected an array '{}', found {}", printable(options.tensor),
                              names.empty() ? "none" : shown),
                  "--list-tensors shows all");
   }
@@ -238,7 +243,8 @@ const ZipMember& choose(const Archive& archive, const ReadOptions& options, size
     const std::vector<uint8_t> content = archive.extract(member);
     if (parse_npy_header(content, archive.name_of(member)).shape.size() >= dimensions) {
       only = &member;
-      ++candidates;
+      if (++candidates > 1)
+        break;
     }
   }
   if (candidates != 1)

@@ -2,6 +2,7 @@
 // each tensor, then the tensors' bytes without gaps.
 #include "compiler/input/dense_array.h"
 #include "compiler/input/readers.h"
+#include "compiler/input/text_cursor.h"
 
 #include <algorithm>
 #include <set>
@@ -41,13 +42,6 @@ struct Tensor {
   uint64_t end = 0;
 };
 
-std::string shown(const std::string& text) {
-  std::string result;
-  for (const char c : text.substr(0, 64))
-    result += c >= 0x20 && c < 0x7f ? c : '?';
-  return text.size() > 64 ? result + "..." : result;
-}
-
 class File {
 public:
   File(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {
@@ -69,7 +63,7 @@ private:
   /// For faults inside the header: the place is where it begins, the message names the tensor.
   [[noreturn]] void fail_in(const std::string& tensor, const std::string& message,
                             const std::string& way_out = {}) const {
-    fail(kLengthBytes, fmt::format("tensor '{}': {}", shown(tensor), message), way_out);
+    fail(kLengthBytes, fmt::format("tensor '{}': {}", printable(tensor), message), way_out);
   }
   void read_length();
   void read_header();
@@ -220,7 +214,7 @@ const Tensor& File::choose(const std::string& wanted, size_t dimensions) const {
   constexpr size_t kShown = 10;
   std::vector<std::string> names;
   for (size_t i = 0; i < tensors_.size() && i < kShown; ++i)
-    names.push_back(shown(tensors_[i].name));
+    names.push_back(printable(tensors_[i].name));
   const std::string list =
       fmt::format("{}{}", fmt::join(names, ", "), tensors_.size() > kShown ? ", ..." : "");
   if (!wanted.empty()) {
@@ -228,7 +222,7 @@ const Tensor& File::choose(const std::string& wanted, size_t dimensions) const {
       if (tensor.name == wanted)
         return tensor;
     fail(kLengthBytes,
-         fmt::format("expected a tensor '{}', found {}", shown(wanted),
+         fmt::format("expected a tensor '{}', found {}", printable(wanted),
                      tensors_.empty() ? "none" : list),
          "--list-tensors shows all");
   }
@@ -250,7 +244,7 @@ DenseArray File::array(const Tensor& tensor) const {
       known.push_back(type.name);
     fail_in(tensor.name,
             fmt::format("expected a dtype of {}, found '{}'", fmt::join(known, ", "),
-                        shown(tensor.dtype)),
+                        printable(tensor.dtype)),
             "convert the tensor to F32");
   }
   DenseArray array;
@@ -258,7 +252,7 @@ DenseArray File::array(const Tensor& tensor) const {
   array.type = tensor.type->type;
   array.boolean = tensor.type->boolean;
   array.bytes = bytes_.subspan(data_begin() + tensor.begin, tensor.end - tensor.begin);
-  array.name = name_ + ": " + shown(tensor.name);
+  array.name = name_ + ": " + printable(tensor.name);
   array.byte_offset = data_begin() + tensor.begin;
   return array;
 }

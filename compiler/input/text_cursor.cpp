@@ -10,8 +10,6 @@
 namespace sparsertc {
 namespace {
 
-constexpr size_t kShownCharacters = 32;
-
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -49,6 +47,20 @@ int64_t decimal_magnitude(std::string_view token) {
 }
 
 } // namespace
+
+std::string printable(std::string_view text) {
+  constexpr size_t kShown = 64;
+  std::string shown;
+  for (const char c : text.substr(0, kShown)) {
+    if (c >= 0x20 && c < 0x7f)
+      shown += c;
+    else
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  if (text.size() > kShown)
+    shown += "...";
+  return shown;
+}
 
 void TextCursor::skip_line() {
   const void* newline = at_end() ? nullptr : std::memchr(here_, '\n', bytes_left());
@@ -186,18 +198,12 @@ std::string TextCursor::found_at(const char* where) const {
     return "the end of the file";
   if (*where == '\n')
     return "the end of the line";
-  std::string shown;
   const char* stop = where;
   // A separator is a token of its own.
-  do {
-    const auto byte = static_cast<unsigned char>(*stop);
-    if (byte < 0x20 || byte >= 0x7f)
-      shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += *stop;
+  do
     ++stop;
-  } while (!token_ended(stop) && *where != ',' && shown.size() < kShownCharacters);
-  return fmt::format("'{}{}'", shown, token_ended(stop) || *where == ',' ? "" : "...");
+  while (!token_ended(stop) && *where != ',');
+  return fmt::format("'{}'", printable({where, static_cast<size_t>(stop - where)}));
 }
 
 Place TextCursor::place_of(const char* where) const {

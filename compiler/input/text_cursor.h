@@ -9,6 +9,10 @@
 
 namespace sparsertc {
 
+/// Text of a hostile file for a message: at most 64 characters, those that a terminal might obey
+/// written as "\x1b", "..." where something was left out.
+std::string printable(std::string_view text);
+
 /// A position in a text. Blanks are spaces, tabs and carriage returns; tokens end at blanks, line
 /// ends and the separators `,`. Line and column are counted only when an error asks for them, so
 /// reading costs no bookkeeping. The text must outlive the cursor.

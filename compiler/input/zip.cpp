@@ -1,5 +1,6 @@
 #include "compiler/input/zip.h"
 
+#include "compiler/input/text_cursor.h"
 #include "ir/error.h"
 
 #include <algorithm>
@@ -168,10 +169,10 @@ std::vector<ZipMember> list_zip(std::span<const uint8_t> archive, const std::str
     member.offset = view.u32(at + 42);
     read_zip64(view, extra_at, extra_end, member);
     if ((view.u16(at + 8) & kEncrypted) != 0)
-      view.fail(at, fmt::format("member '{}' is encrypted", member.name),
+      view.fail(at, fmt::format("member '{}' is encrypted", printable(member.name)),
                 "write the archive without a password");
     if (!names.insert(member.name).second)
-      view.fail(at, fmt::format("member '{}' occurs twice", member.name));
+      view.fail(at, fmt::format("member '{}' occurs twice", printable(member.name)));
     members.push_back(std::move(member));
     at = next;
   }
@@ -183,7 +184,8 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
   const View view(archive, name);
   view.need(member.offset, kLocalBytes, "a member's header");
   if (view.u32(member.offset) != kLocalSignature)
-    view.fail(member.offset, fmt::format("expected the header of member '{}'", member.name),
+    view.fail(member.offset,
+              fmt::format("expected the header of member '{}'", printable(member.name)),
               "the archive is damaged; write or fetch it again");
   const uint64_t data_at =
       member.offset + kLocalBytes + view.u16(member.offset + 26) + view.u16(member.offset + 28);
@@ -192,12 +194,12 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
     view.fail(member.offset,
               fmt::format("member '{}' has compression method {}, expected 0 "
                           "(stored) or 8 (deflate)",
-                          member.name, member.method),
+                          printable(member.name), member.method),
               "write it with numpy.savez or numpy.savez_compressed");
   if (member.bytes > maximum_bytes)
     view.fail(member.offset,
-              fmt::format("member '{}' has {} bytes, the limit is {}", member.name, member.bytes,
-                          maximum_bytes),
+              fmt::format("member '{}' has {} bytes, the limit is {}", printable(member.name),
+                          member.bytes, maximum_bytes),
               "raise the limit if the file is to be trusted");
   const bool possible = member.method == kStored
                             ? member.bytes == member.compressed_bytes
@@ -206,7 +208,7 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
     view.fail(member.offset,
               fmt::format("member '{}' promises {} bytes, which its {} compressed "
                           "bytes cannot hold",
-                          member.name, member.bytes, member.compressed_bytes),
+                          printable(member.name), member.bytes, member.compressed_bytes),
               "the archive is damaged; write or fetch it again");
 
   const auto data = archive.subspan(data_at, member.compressed_bytes);
@@ -237,7 +239,8 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
     const std::string reason = stream.msg != nullptr ? stream.msg : "its sizes are wrong";
     inflateEnd(&stream);
     if (code != Z_STREAM_END || produced != content.size() || consumed != data.size())
-      view.fail(data_at + consumed, fmt::format("member '{}' is damaged: {}", member.name, reason),
+      view.fail(data_at + consumed,
+                fmt::format("member '{}' is damaged: {}", printable(member.name), reason),
                 "write or fetch the archive again");
   }
   const uint32_t crc =
@@ -245,7 +248,7 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
   if (crc != member.crc)
     view.fail(data_at,
               fmt::format("member '{}' is damaged: its checksum is {:08x}, expected {:08x}",
-                          member.name, crc, member.crc),
+                          printable(member.name), crc, member.crc),
               "write or fetch the archive again");
   return content;
 }
