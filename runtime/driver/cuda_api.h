@@ -8,8 +8,7 @@
 
 namespace sparsertc::cuda {
 
-// ---- result codes: X(name, value)
-// ----------------------------------------------------------------
+// ---- result codes: X(name, value) ----
 #define SPARSERTC_CUDA_RESULTS(X)                                                                  \
   X(CUDA_SUCCESS, 0)                                                                               \
   X(CUDA_ERROR_INVALID_VALUE, 1)                                                                   \
@@ -77,8 +76,7 @@ enum class Result : uint32_t {
 /// "CUDA_ERROR_OUT_OF_MEMORY"; "CUresult" for a value that is not listed.
 std::string_view name_of(Result result);
 
-// ---- handles and enums
-// ---------------------------------------------------------------------------
+// ---- handles and enums ----
 using DeviceOrdinal = int32_t;  ///< CUdevice
 using DeviceAddress = uint64_t; ///< CUdeviceptr
 using ContextHandle = struct ContextOpaque*;
@@ -126,8 +124,7 @@ constexpr uint32_t kEventDefault = 0;           ///< CU_EVENT_DEFAULT
 constexpr uint32_t kCaptureModeThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
 
-// ---- functions: X(name, parameters)
-// --------------------------------------------------------------
+// ---- functions: X(name, parameters) ----
 #define SPARSERTC_CUDA_FUNCTIONS(X)                                                                \
   X(cuInit, (uint32_t flags))                                                                      \
   X(cuDriverGetVersion, (int32_t * version))                                                       \

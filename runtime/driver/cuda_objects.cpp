@@ -53,8 +53,7 @@ DeviceProperties properties_of(const DriverTable& api, DeviceOrdinal device) {
 
 } // namespace
 
-// ---- context
-// -------------------------------------------------------------------------------------
+// ---- context ----
 
 Context::Context(std::shared_ptr<const Driver> driver, unsigned ordinal)
     : driver_(std::move(driver)) {
@@ -89,8 +88,7 @@ uint64_t Context::free_memory() const {
   return free_bytes;
 }
 
-// ---- stream, event
-// -------------------------------------------------------------------------------
+// ---- stream, event ----
 
 Stream::Stream(const Context& context) : context_(context) {
   check(context_.api().cuStreamCreate(&handle_, kStreamNonBlocking), "cuStreamCreate",
@@ -129,8 +127,7 @@ double Event::microseconds_since(const Event& start) const {
   return 1000.0 * milliseconds;
 }
 
-// ---- memory
-// --------------------------------------------------------------------------------------
+// ---- memory ----
 
 DeviceBuffer::DeviceBuffer(const Context& context, uint64_t bytes)
     : context_(context), bytes_(bytes) {
@@ -174,8 +171,7 @@ void DeviceBuffer::fill(uint8_t byte, const Stream& stream) const {
           [&] { return fmt::format("filling {} bytes of device memory", bytes_); });
 }
 
-// ---- module, kernel
-// ------------------------------------------------------------------------------
+// ---- module, kernel ----
 
 Module::Module(const Context& context, std::span<const uint8_t> image) : context_(context) {
   if (image.empty())

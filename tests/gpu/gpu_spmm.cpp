@@ -6,6 +6,7 @@
 #include "compiler/input/convert.h"
 #include "compiler/input/random_values.h"
 #include "ir/error.h"
+#include "tests/support/ptx_interpreter.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
@@ -150,6 +151,32 @@ void check_against_float64(const PreparedCase& prepared, const std::vector<doubl
   CHECK(check.passed);
 }
 
+/// Makes the fake driver run the PTX it was given on the memory it has handed out.
+void interpret_launches(cuda::FakeCudaDriver& fake, size_t argument_count) {
+  fake.kernels = {"sparsertc_spmm"};
+  fake.on_launch = [&fake, argument_count](const cuda::FakeCudaDriver::Launch& launch) {
+    ptx::Machine machine;
+    std::vector<std::pair<cuda::DeviceAddress, uint64_t>> places; // in the fake, in the machine
+    for (auto& [address, block] : fake.memory)
+      places.emplace_back(address, machine.register_buffer(block.data(), block.size(), true));
+    std::vector<uint64_t> arguments(argument_count);
+    for (size_t i = 0; i < argument_count; ++i) {
+      std::memcpy(&arguments[i], launch.parameters[i], sizeof(uint64_t));
+      for (const auto& [address, place] : places)
+        if (arguments[i] >= address && arguments[i] - address < fake.memory[address].size()) {
+          arguments[i] += place - address;
+          break;
+        }
+    }
+    const auto& text = fake.last_image;
+    const ptx::Program program =
+        ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
+    machine.run(program, launch.kernel, {launch.grid[0], launch.grid[1], launch.grid[2]},
+                {launch.block[0], launch.block[1], launch.block[2]}, arguments,
+                launch.shared_bytes);
+  };
+}
+
 GpuProgram make_program(GpuRoad road, const LoweredSpmm& lowered, const Target& target,
                         const Ptxas* ptxas, unsigned jobs) {
   if (road == GpuRoad::assembled)
@@ -207,8 +234,7 @@ std::string_view name_of(GpuRoad road) {
   return {};
 }
 
-// ---- machine
-// -------------------------------------------------------------------------------------
+// ---- machine ----
 
 Machine& Machine::get() {
   static Machine machine;
@@ -222,6 +248,13 @@ Machine::Machine() {
     no_gpu_ = error.what();
     no_gpu_.resize(std::min(no_gpu_.size(), no_gpu_.find('\n')));
   }
+  const char* without = std::getenv("SPARSERTC_GPU_TESTS_WITHOUT");
+  without_gpu_ = without ? without : "";
+  if (!gpu_ && without_gpu_ == "interpret") {
+    interpreter_ = std::make_unique<cuda::FakeCudaDriver>();
+    gpu_ = std::make_unique<cuda::Context>(
+        std::make_shared<const cuda::Driver>(interpreter_->table()));
+  }
   target_ = find_target(gpu_ ? target_of(*gpu_) : "sm_90");
   std::vector<std::string> refused;
   ptxas_ = Ptxas::find(refused);
@@ -232,14 +265,12 @@ Machine::Machine() {
 bool Machine::can_test() const {
   if (gpu_)
     return true;
-  const char* wish = std::getenv("SPARSERTC_GPU_TESTS_ASSEMBLE");
-  const bool assemble = wish && std::string_view(wish) == "1" && ptxas_;
+  const bool assemble = without_gpu_ == "assemble" && ptxas_;
   WARN("SKIPPED: " << (assemble ? "the launches: " : "") << no_gpu_);
   return assemble;
 }
 
-// ---- cases
-// ---------------------------------------------------------------------------------------
+// ---- cases ----
 
 std::string GpuCase::describe() const {
   const Epilogue& epilogue = problem.epilogue;
@@ -306,7 +337,8 @@ PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs) {
   run_on_host_only(prepared, pool);
   if (!prepared.compiled.lowered.kernels.empty())
     for (const GpuRoad road : test.roads)
-      if (road != GpuRoad::assembled || machine.ptxas())
+      if (machine.interpreter() ? road == GpuRoad::direct
+                                : road != GpuRoad::assembled || machine.ptxas())
         prepared.programs.push_back(
             make_program(road, prepared.compiled.lowered, machine.target(), machine.ptxas(), jobs));
   return prepared;
@@ -325,6 +357,8 @@ void run_and_check(const PreparedCase& prepared) {
   for (const GpuProgram& program : prepared.programs) {
     INFO(name_of(program.road));
     DeviceOperands operands(*gpu, prepared);
+    if (cuda::FakeCudaDriver* interpreter = Machine::get().interpreter())
+      interpret_launches(*interpreter, operands.arguments().size());
     const cuda::Launcher launcher(
         *gpu, program.image, prepared.compiled.lowered.kernels.front().entry, operands.shape());
     launcher.launch(operands.arguments(), operands.stream());

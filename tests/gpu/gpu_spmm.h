@@ -6,6 +6,7 @@
 #include "compiler/pipeline.h"
 #include "runtime/driver/launcher.h"
 #include "runtime/host/task_pool.h"
+#include "tests/support/fake_cuda_driver.h"
 #include "tools/spmm_operands.h"
 
 #include <cstdint>
@@ -38,15 +39,21 @@ public:
   const Target& target() const { return target_; }
   TaskPool& pool() { return pool_; }
 
-  /// Whether a test case may go on. Without a GPU it says SKIPPED and why; then only what the
-  /// environment variable SPARSERTC_GPU_TESTS_ASSEMBLE=1 asks for goes on: everything but the
-  /// launches.
+  /// Not null where there is no GPU and an interpreter takes its place.
+  cuda::FakeCudaDriver* interpreter() const { return interpreter_.get(); }
+
+  /// Whether a test case may go on. Without a GPU it says SKIPPED and why, unless the environment
+  /// variable SPARSERTC_GPU_TESTS_WITHOUT says how to go on:
+  ///   assemble    everything but the launches
+  ///   interpret   a fake driver that interprets our PTX (the road `direct` alone)
   bool can_test() const;
 
 private:
   Machine();
+  std::unique_ptr<cuda::FakeCudaDriver> interpreter_;
   std::unique_ptr<cuda::Context> gpu_;
-  std::string no_gpu_;
+  std::string no_gpu_;      ///< why
+  std::string without_gpu_; ///< SPARSERTC_GPU_TESTS_WITHOUT
   std::unique_ptr<Ptxas> ptxas_;
   Target target_;
   TaskPool pool_;

@@ -60,6 +60,10 @@ TEST_CASE("real layers") {
   const auto folder = data_folder();
   if (!folder || !machine.can_test())
     return;
+  if (machine.interpreter()) {
+    WARN("SKIPPED: too large for the interpreter");
+    return;
+  }
   constexpr size_t count = std::size(kLayers);
   std::vector<std::optional<PreparedCase>> prepared(count);
   std::vector<std::string> errors(count);
@@ -108,8 +112,8 @@ TEST_CASE("times") {
   Machine& machine = Machine::get();
   if (!machine.can_test())
     return;
-  if (!machine.ptxas()) {
-    WARN("SKIPPED: no ptxas");
+  if (!machine.ptxas() || machine.interpreter()) {
+    WARN("SKIPPED: needs ptxas and a GPU");
     return;
   }
   struct Shape {

@@ -208,7 +208,7 @@ TEST_CASE("NaN and infinity reach the outputs they should") {
     }
 }
 
-TEST_CASE("leading dimensions leave a gap that nobody touches") {
+TEST_CASE("leading dimensions leave a gap that nobody touches", "[interpret]") {
   if (!Machine::get().can_test())
     return;
   const Matrix weights = random_weights(19, 29, 0.4, 19);
