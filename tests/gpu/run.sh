@@ -108,7 +108,9 @@ if ((sanitizer)); then
     grep -qE "$only" <<<"sanitizer $tool" || continue
     wait_for_room
     if [[ -n "$checker" ]]; then
-      start "sanitizer $tool" 400 "$checker" --tool "$tool" --error-exitcode 86 \
+      options=(--tool "$tool" --error-exitcode 86)
+      [[ "$tool" == memcheck ]] && options+=(--leak-check full)
+      start "sanitizer $tool" 400 "$checker" "${options[@]}" \
         "$program" "[sanitize]"
     else
       start "sanitizer $tool" 10 echo "SKIPPED: compute-sanitizer not found"
