@@ -49,9 +49,10 @@ std::string reason_of(int error) {
 }
 
 [[noreturn]] void refuse_size(const std::string& name, uint64_t maximum_bytes, const char* what) {
-  throw UserError(Place{name, 0, 0, std::nullopt},
-                  fmt::format("the {} is larger than the limit of {} bytes", what, maximum_bytes),
-                  "raise the limit if the file is to be trusted");
+  throw UserError(
+      Place{name, 0, 0, std::nullopt},
+      fmt::format("the {} is larger than the limit of {} bytes", what, maximum_bytes),
+      "the limit guards against files that promise more than they hold; split the file");
 }
 
 size_t read_some(int descriptor, uint8_t* to, size_t count, const std::string& name) {

@@ -200,7 +200,7 @@ NpyHeader parse_npy_header(std::span<const uint8_t> bytes, const std::string& na
   if (text.substr(0, kMagic.size()) != kMagic.substr(0, std::min(bytes.size(), kMagic.size())))
     throw UserError(Place::binary(name, 0),
                     "expected an .npy file, which begins with the bytes 93 'NUMPY'",
-                    "if the file has another format, say so by its suffix or --format");
+                    "if the file has another format, its suffix must say so");
   truncated(kMagic.size() + 4);
   const unsigned major = bytes[6];
   const unsigned minor = bytes[7];

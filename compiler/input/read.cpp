@@ -36,8 +36,9 @@ std::optional<Format> format_for_path(const std::string& path, const ReadOptions
     return options.format;
   const std::optional<Format> format = format_of_name(path);
   if (!format)
-    throw UserError(file_place(path), "the file's suffix says no known format",
-                    fmt::format("known suffixes are {}; or name the format", kSuffixes));
+    throw UserError(
+        file_place(path), "the file's suffix says no known format",
+        fmt::format("known suffixes are {}; from standard input the content decides", kSuffixes));
   return format;
 }
 

@@ -79,7 +79,7 @@ Directory find_directory(const View& view) {
     view.fail(0, "the file is empty, expected a zip archive");
   if (!view.has(0, 4) || (view.u32(0) != kLocalSignature && view.u32(0) != kEndSignature))
     view.fail(0, "expected a zip archive, which begins with 'PK'",
-              "if the file has another format, say so by its suffix or --format");
+              "if the file has another format, its suffix must say so");
   // The end record is the last thing in the file but for a comment of up to 64 KiB.
   constexpr uint64_t kLongestComment = 65535;
   uint64_t end = view.size();
@@ -200,7 +200,7 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
     view.fail(member.offset,
               fmt::format("member '{}' has {} bytes, the limit is {}", printable(member.name),
                           member.bytes, maximum_bytes),
-              "raise the limit if the file is to be trusted");
+              "the limit guards against files that promise more than they hold; split the file");
   const bool possible = member.method == kStored
                             ? member.bytes == member.compressed_bytes
                             : member.bytes / kDeflateRatio <= member.compressed_bytes;

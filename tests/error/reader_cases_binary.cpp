@@ -94,7 +94,7 @@ void add_npy(std::vector<ReaderCase>& cases) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<ReaderCase> more = {
       npy("empty file", {}, "byte 0", {"empty", ".npy"}),
-      npy("other magic", bytes_of_text("MUMPY, not it"), "byte 0", {"NUMPY", "--format"}),
+      npy("other magic", bytes_of_text("MUMPY, not it"), "byte 0", {"NUMPY", "suffix"}),
       npy("magic cut", cut(good, 4), "byte 4", {"header", "end of the file"}),
       npy("version 9", with_bytes(good, 6, {9, 0}), "byte 6", {"1.0, 2.0 or 3.0", "9.0"}),
       npy("header cut", cut(good, 40), "byte 40", {"128 bytes", "truncated"}),
@@ -190,7 +190,7 @@ void add_npz(std::vector<ReaderCase>& cases) {
 
   const std::vector<ReaderCase> more = {
       npz("empty file", {}, "byte 0", {"empty", "zip"}),
-      npz("no zip", array, "byte 0", {"'PK'", "--format"}),
+      npz("no zip", array, "byte 0", {"'PK'", "suffix"}),
       npz("end cut", cut(stored, stored.size() - 10), fmt::format("byte {}", stored.size() - 10),
           {"end record", "truncated"}),
       npz("no array", zip_file({}, false), "byte 0", {"no array"}),
