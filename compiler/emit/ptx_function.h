@@ -1,5 +1,6 @@
 // One function of the IR as PTX. Internal to the PTX printer: ptx_function.cpp has the frame,
-// control flow and calls; ptx_values.cpp, ptx_convert.cpp and ptx_memory.cpp the other operations.
+// control flow and calls, ptx_operations.cpp the table, ptx_values.cpp, ptx_convert.cpp and
+// ptx_memory.cpp the other operations.
 #pragma once
 
 #include "compiler/emit/ptx.h"
@@ -33,6 +34,8 @@ std::string_view suffix_of(ir::Type type);
 /// ".b16", ".b32" or ".b64": how a value of the class is stored and passed (predicates as 0 or 1 in
 /// 32 bits).
 std::string_view bits_of(PtxClass register_class);
+/// ".pred", ".b16", ".b32", ".b64", ".f32" or ".f64": the class as `.reg` and `mov` say it.
+std::string_view type_word(PtxClass register_class);
 
 /// The parameter list of `function` with its parentheses; parameters are NAME_param_0, ...
 void put_parameters(PtxBuffer& out, const ir::Function& function);
