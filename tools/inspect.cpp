@@ -130,7 +130,10 @@ std::string draw_histogram(const std::vector<uint64_t>& histogram) {
   std::string text = "entries in a row      rows\n";
   const uint64_t most =
       histogram.empty() ? 1 : *std::max_element(histogram.begin(), histogram.end());
-  for (size_t bin = 0; bin < histogram.size(); ++bin) {
+  size_t bin = 0;
+  while (bin < histogram.size() && histogram[bin] == 0)
+    ++bin; // begin where the rows are
+  for (; bin < histogram.size(); ++bin) {
     const uint64_t low = bin == 0 ? 0 : uint64_t{1} << (bin - 1);
     const uint64_t high = bin == 0 ? 0 : (uint64_t{1} << bin) - 1;
     const std::string range = low == high ? std::to_string(low) : fmt::format("{} - {}", low, high);
@@ -143,8 +146,15 @@ std::string draw_histogram(const std::vector<uint64_t>& histogram) {
   return text;
 }
 
+uint64_t budget_of(const InspectOptions& options, const PipelineResult& result) {
+  if (options.schedule.budget != 0)
+    return options.schedule.budget;
+  return result.schedule.target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
+}
+
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
-                    const ColumnLengths& columns, const std::vector<Plan>& plans) {
+                    const ColumnLengths& columns, const std::vector<Plan>& plans,
+                    const InspectOptions& options) {
   std::string text =
       fmt::format("{}: {} x {}, {} non-zeros, {:.2f} % zeros, values {}\n", result.weights.name,
                   statistics.rows, statistics.columns, statistics.nnz, 100 * statistics.sparsity,
@@ -173,8 +183,11 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
   }
   text += fmt::format("\nchosen for {}: {}\n", result.schedule.target.name,
                       to_string(result.schedule.tile));
-  if (result.schedule.remarks.empty())
-    text += "why: unrolled code fits the budget, or the tile was given\n";
+  if (result.schedule.remarks.empty() && !options.schedule.tile.empty())
+    text += "why: --tile was given\n";
+  else if (result.schedule.remarks.empty())
+    text += fmt::format("why: {} multiply-adds are within the budget of {}\n",
+                        result.schedule.prediction.multiply_adds, budget_of(options, result));
   for (const std::string& remark : result.schedule.remarks)
     text += fmt::format("why: {}\n", remark);
   return text;
@@ -212,7 +225,7 @@ int inspect(const InspectOptions& options) {
   }
   progress.clear();
   const std::string report = json ? to_json(result, statistics, columns, plans).dump(2) + "\n"
-                                  : to_text(result, statistics, columns, plans);
+                                  : to_text(result, statistics, columns, plans, options);
   // The remarks are part of the report.
   result.schedule.remarks.clear();
   print_watched(result, options.watch);

@@ -111,10 +111,10 @@ void print_watched(const PipelineResult& result, const WatchOptions& watch) {
     return;
   double total = 0;
   for (const StageTime& time : result.times) {
-    fmt::print(stderr, "{:<10} {:>12.1f} us\n", time.stage, time.wall_us);
+    fmt::print(stderr, "{:<15} {:>12.1f} us\n", time.stage, time.wall_us);
     total += time.wall_us;
   }
-  fmt::print(stderr, "{:<10} {:>12.1f} us\n", "total", total);
+  fmt::print(stderr, "{:<15} {:>12.1f} us\n", "total", total);
 }
 
 void write_text(const std::string& path, std::string_view text) {

@@ -143,10 +143,20 @@ SpmmOperands make_operands(const Matrix& weights, const SpmmProblem& problem,
   else
     operands.columns = default_columns;
 
+  const auto draw = [&](uint64_t count, uint64_t seed) {
+    std::vector<double> values = random_values(count, seed);
+    if (problem.type != DataType::f64)
+      return values;
+    // 24 bits would make most sums exact in f64, and a check of their rounding worthless.
+    const std::vector<double> finer = random_values(count, ~seed);
+    for (uint64_t i = 0; i < count; ++i)
+      values[i] += 0x1p-24 * finer[i];
+    return values;
+  };
   const auto make = [&](const std::string& path, const char* what, uint64_t rows, uint64_t columns,
                         uint64_t seed) {
-    std::vector<double> values = path.empty() ? random_values(rows * columns, seed)
-                                              : read_operand(path, what, rows, columns);
+    std::vector<double> values =
+        path.empty() ? draw(rows * columns, seed) : read_operand(path, what, rows, columns);
     for (double& value : values)
       value = round_to(value, stored_type(problem.type));
     return values;

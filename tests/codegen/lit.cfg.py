@@ -3,12 +3,15 @@
 #   %sparsertc   the command under test
 #   %not         LLVM's `not`: inverts an exit status (`%not --crash` for crashes)
 #   %ptxas       NVIDIA's assembler; a test that uses it says `REQUIRES: ptxas`
+#   %exit_code N command: succeeds if the command exits with exactly N
+#   %python      the interpreter that runs lit
 #   %data        tests/data, the inputs that the repository carries
 #   FileCheck    (also count, split-file, ...) as in LLVM's own tests
 #
 # and `%if ptxas %{ ... %}` for a single line that needs the assembler.
 import os
 import shutil
+import sys
 
 import lit.formats
 
@@ -30,6 +33,9 @@ for variable in ("SPARSERTC_CACHE_DIR", "COLUMNS"):
 config.substitutions.append(("%sparsertc", config.sparsertc))
 config.substitutions.append(("%not", os.path.join(config.llvm_tools_dir, "not")))
 config.substitutions.append(("%data", config.test_data))
+config.substitutions.append(("%python", sys.executable))
+exit_code = os.path.join(config.test_source_root, "command", "Inputs", "exit_code.py")
+config.substitutions.append(("%exit_code", sys.executable + " " + exit_code))
 
 search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
 ptxas = shutil.which("ptxas", path=search)
