@@ -5,7 +5,6 @@ namespace sparsertc {
 
 using ir::Opcode;
 using ir::Scalar;
-using ir::Type;
 
 void PtxFunctionPrinter::operation(const Op& op) {
   constexpr std::string_view kSpecials[] = {"%tid.x",   "%tid.y",   "%tid.z", "%ctaid.x",
