@@ -53,6 +53,9 @@ void Sha256::compress(const uint8_t* block) {
 }
 
 void Sha256::add(const void* bytes, size_t count) {
+  // An empty array may have no address, which memcpy must not see.
+  if (count == 0)
+    return;
   const auto* input = static_cast<const uint8_t*>(bytes);
   total_ += count;
   if (buffered_ > 0) {

@@ -31,6 +31,18 @@ void* operator new(size_t bytes) {
 void* operator new[](size_t bytes) {
   return allocate(bytes);
 }
+// Those that do not throw must be replaced as well: a sanitizer's own would not fit the delete
+// below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes, std::nothrow);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
@@ -41,6 +53,12 @@ void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 void operator delete[](void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
   std::free(memory);
 }
 
