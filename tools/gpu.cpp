@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace sparsertc {
@@ -65,9 +66,9 @@ std::string target_of(const cuda::Context& gpu) {
   return best;
 }
 
-cuda::LaunchTiming run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
-                              const std::vector<KernelManifest>& kernels,
-                              const SpmmBuffers& buffers, uint32_t columns, unsigned samples) {
+GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
+                  const std::vector<KernelManifest>& kernels, const SpmmBuffers& buffers,
+                  uint32_t columns, unsigned samples) {
   const cuda::Stream stream(gpu);
   const cuda::DeviceBuffer b(gpu, buffers.b.size()), c(gpu, buffers.c.size()),
       bias(gpu, buffers.bias.size()), residual(gpu, buffers.residual.size());
@@ -78,7 +79,7 @@ cuda::LaunchTiming run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
   const OperandAddresses addresses = {as_pointer(b.address()), as_pointer(c.address()),
                                       as_pointer(bias.address()), as_pointer(residual.address())};
 
-  cuda::LaunchTiming timing;
+  GpuRun run;
   for (const KernelManifest& kernel : kernels) {
     cuda::LaunchShape shape;
     shape.grid[0] = static_cast<uint32_t>((uint64_t{columns} + kernel.columns_per_block - 1) /
@@ -90,18 +91,21 @@ cuda::LaunchTiming run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
       continue;
     const std::vector<uint64_t> arguments =
         packed(arguments_of(kernel, addresses, columns, buffers.ldb, buffers.ldc));
+    const auto start = std::chrono::steady_clock::now();
     const cuda::Launcher launcher(gpu, {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()},
                                   kernel.entry, shape);
+    const std::chrono::duration<double, std::micro> load = std::chrono::steady_clock::now() - start;
+    run.load_us += load.count();
     launcher.launch(arguments, stream);
     stream.synchronize("running the kernel");
     const cuda::LaunchTiming one = launcher.time_by_graph(arguments, stream, samples);
-    timing.median_us += one.median_us;
-    timing.minimum_us += one.minimum_us;
-    timing.maximum_us += one.maximum_us;
-    timing.samples = one.samples;
+    run.timing.median_us += one.median_us;
+    run.timing.minimum_us += one.minimum_us;
+    run.timing.maximum_us += one.maximum_us;
+    run.timing.samples = one.samples;
   }
   c.download(bytes_of(buffers.c), stream);
-  return timing;
+  return run;
 }
 
 } // namespace sparsertc

@@ -20,10 +20,15 @@ std::unique_ptr<cuda::Context> require_gpu();
 /// The newest known target whose code this GPU runs. NoGpuError where all are newer than it.
 std::string target_of(const cuda::Context& gpu);
 
+struct GpuRun {
+  cuda::LaunchTiming timing;
+  /// Of loading, during which the driver assembles the PTX.
+  double load_us = 0;
+};
 /// Runs the kernels of `ptx` once for the result, which comes back in `buffers.c`, and times
 /// `samples` launches more. Without kernels nothing runs.
-cuda::LaunchTiming run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
-                              const std::vector<KernelManifest>& kernels,
-                              const SpmmBuffers& buffers, uint32_t columns, unsigned samples);
+GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
+                  const std::vector<KernelManifest>& kernels, const SpmmBuffers& buffers,
+                  uint32_t columns, unsigned samples);
 
 } // namespace sparsertc

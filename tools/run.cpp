@@ -191,8 +191,10 @@ int run(const RunOptions& options) {
   RunReport report;
   progress.show("sparsertc: running ...");
   if (gpu) {
-    const cuda::LaunchTiming timing = run_on_gpu(*gpu, compiled.artefact, compiled.lowered.kernels,
-                                                 buffers, operands.columns, options.repeat);
+    const GpuRun gpu_run = run_on_gpu(*gpu, compiled.artefact, compiled.lowered.kernels, buffers,
+                                      operands.columns, options.repeat);
+    const cuda::LaunchTiming& timing = gpu_run.timing;
+    compiled.times.push_back({"load", gpu_run.load_us});
     report.device = gpu->properties().name;
     report.time_us = timing.median_us;
     report.time_min_us = timing.minimum_us;
