@@ -16,10 +16,10 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/ADCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/IndVarSimplify.h>
+#include <llvm/Transforms/Scalar/InstSimplifyPass.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopUnrollPass.h>
@@ -172,14 +172,15 @@ void LlvmBackend::optimise(llvm::Module& module) {
 
   // The code comes in SSA form with loops rotated and lanes already vectors: what is left is to
   // share equal subexpressions, tidy the control flow and move what a loop does not change. The
-  // standard pipeline's other passes find nothing here and cost most of the time.
+  // standard pipeline's other passes find nothing here and cost most of the time; its InstCombine
+  // would move a whole tile's sums into the `if` that stores them, all loads first.
   llvm::FunctionPassManager straight;
   straight.addPass(llvm::EarlyCSEPass(true));
   straight.addPass(llvm::ADCEPass());
   llvm::FunctionPassManager looping;
   looping.addPass(llvm::EarlyCSEPass(true));
   looping.addPass(llvm::SimplifyCFGPass());
-  looping.addPass(llvm::InstCombinePass());
+  looping.addPass(llvm::InstSimplifyPass());
   if (level_ >= 2) {
     llvm::LoopPassManager in_loop;
     in_loop.addPass(llvm::LICMPass(llvm::LICMOptions()));

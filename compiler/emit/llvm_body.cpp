@@ -20,6 +20,7 @@ LlvmBody::LlvmBody(LlvmModuleEmitter& emitter, uint32_t function, llvm::Function
       registers_(function_.register_type.size(), nullptr) {}
 
 llvm::BasicBlock* LlvmBody::block(const char* name) {
+  in_block_ = 0;
   return llvm::BasicBlock::Create(out_->getContext(), name, out_);
 }
 
@@ -170,9 +171,24 @@ Value* LlvmBody::uniform_condition(uint32_t at) {
   return raw(op.operand[0]);
 }
 
+/// Instruction selection orders a block's operations in quadratic time (40 s for 10,000
+/// multiply-adds), so long blocks are cut. A block whose address was taken is not joined with its
+/// predecessor again by later passes.
+void LlvmBody::cut_long_block() {
+  constexpr uint32_t kLongest = 128;
+  if (gpu_ || ++in_block_ < kLongest)
+    return;
+  llvm::BasicBlock* next = block("cut");
+  builder_.CreateBr(next);
+  llvm::BlockAddress::get(out_, next);
+  builder_.SetInsertPoint(next);
+  in_block_ = 0;
+}
+
 // ---- dispatch -----------------------------------------------------------------------------------
 
 void LlvmBody::operation(uint32_t at) {
+  cut_long_block();
   const ir::Op& op = function_.ops[at];
   switch (op.code) {
   case Opcode::address:

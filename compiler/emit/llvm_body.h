@@ -35,6 +35,7 @@ private:
 
   void find_regions();
   void operation(uint32_t at);
+  void cut_long_block();
 
   // registers
   LaneShape shape(uint32_t reg) const;
@@ -102,6 +103,7 @@ private:
   std::vector<Value*> registers_;
   std::vector<Region> open_;
   std::map<uint32_t, std::vector<uint32_t>> assigned_; ///< by the opening operation
+  uint32_t in_block_ = 0;                              ///< operations since a block was begun
   llvm::BasicBlock* give_up_ = nullptr;
   Value* indices_[6] = {}; ///< block x y z, first thread x, thread y z
 };
