@@ -66,10 +66,8 @@ std::vector<uint64_t> finish(const SpmmCase& test, const Memory& memory, uint32_
   return result;
 }
 
-std::vector<uint64_t> run_ptx(const SpmmCase& test, const LoweredSpmm& lowered,
-                              const std::vector<std::string>& texts, uint32_t parts,
-                              RoadCounts& counts) {
-  Memory memory(test);
+void run_kernels(const SpmmCase& test, const LoweredSpmm& lowered,
+                 const std::vector<std::string>& texts, Memory& memory, RoadCounts& counts) {
   for (const KernelManifest& kernel : lowered.kernels) {
     const ptx::Program program = ptx::parse_units(texts);
     ptx::Machine machine;
@@ -92,6 +90,13 @@ std::vector<uint64_t> run_ptx(const SpmmCase& test, const LoweredSpmm& lowered,
                                     kernel.dynamic_shared_bytes)
                                .instructions;
   }
+}
+
+std::vector<uint64_t> run_ptx(const SpmmCase& test, const LoweredSpmm& lowered,
+                              const std::vector<std::string>& texts, uint32_t parts,
+                              RoadCounts& counts) {
+  Memory memory(test);
+  run_kernels(test, lowered, texts, memory, counts);
   return finish(test, memory, parts);
 }
 
@@ -201,6 +206,22 @@ void check_roads(const SpmmCase& test, const std::string& tile, const std::strin
     check_ptx("direct PTX in units", emit_ptx_units(compiled.lowered.module, gpu));
   if (roads.llvm)
     check_ptx("PTX through LLVM", {emit_ptx_through_llvm(compiled.lowered.module, gpu)});
+}
+
+std::string fault_of_edited(const SpmmCase& test, const std::string& tile,
+                            const std::string& target,
+                            const std::function<void(std::string&)>& edit) {
+  const PipelineResult compiled = compile(test, target, parse_tile_choice(tile));
+  std::string text = emit_ptx(compiled.lowered.module, find_target(target));
+  edit(text);
+  Memory memory(test);
+  RoadCounts counts;
+  try {
+    run_kernels(test, compiled.lowered, {text}, memory, counts);
+  } catch (const ptx::Error& error) {
+    return error.what();
+  }
+  return compare_with_reference(test, read_c(test, memory.c), compiled.schedule.tile.splitk);
 }
 
 } // namespace sparsertc::test

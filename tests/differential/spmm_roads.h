@@ -7,6 +7,7 @@
 
 #include "compiler/inspect/spmm_schedule.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,5 +30,11 @@ struct RoadCounts {
 };
 void check_roads(const SpmmCase& test, const std::string& tile, const std::string& target,
                  const Roads& roads, RoadCounts& counts);
+
+/// Runs direct PTX after `edit` has changed its text, and returns what the interpreter or the
+/// comparison with float64 says against it; empty where nothing is wrong.
+std::string fault_of_edited(const SpmmCase& test, const std::string& tile,
+                            const std::string& target,
+                            const std::function<void(std::string&)>& edit);
 
 } // namespace sparsertc::test

@@ -138,6 +138,7 @@ TEST_CASE("16-bit floats: every product and sum against exact arithmetic") {
   CHECK(op32("fma.rn.f16x2 %d, %a, %b, %c;", 0x3c004000, 0x40003c00, 0x00003c00) == 0x40004200);
   CHECK(op32("add.rn.bf16x2 %d, %a, %b;", 0x3f804000, 0x3f803f80) == 0x40004040);
   CHECK(op16("neg.bf16 %d, %a;", 0x3f80) == 0xbf80);
+  CHECK(op32("add.rn.f32.f16 %d, %ha, %b;", 0x3c00, bits(0x1p-20f)) == bits(1 + 0x1p-20f));
 
   // A long double holds each product and sum of f16 exactly: one rounding from there is the truth.
   uint32_t state = 1;
