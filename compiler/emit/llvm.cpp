@@ -31,6 +31,15 @@ std::unique_ptr<llvm::Module> optimised(const ir::Module& module, const Target& 
   return out;
 }
 
+/// The target with the PTX version that the module's operations need.
+Target with_needed_ptx(const ir::Module& module, Target target) {
+  for (const ir::Function& function : module.functions)
+    for (const ir::Op& op : function.ops)
+      if (op.code == ir::Opcode::mma_sparse && target.ptx_version == "7.0")
+        target.ptx_version = "7.1"; // mma.sp came with PTX ISA 7.1
+  return target;
+}
+
 void require_host(const Target& target, bool host) {
   if (target.is_host != host)
     throw UsageError(
@@ -42,7 +51,7 @@ void require_host(const Target& target, bool host) {
 
 std::string emit_llvm_ir(const ir::Module& module, const Target& target,
                          const LlvmOptions& options) {
-  LlvmBackend backend(target, options.optimisation_level);
+  LlvmBackend backend(with_needed_ptx(module, target), options.optimisation_level);
   const std::unique_ptr<llvm::Module> out = optimised(module, target, backend);
   std::string text;
   for (const auto& [key, value] : module.attributes)
@@ -55,7 +64,7 @@ std::string emit_llvm_ir(const ir::Module& module, const Target& target,
 std::string emit_ptx_through_llvm(const ir::Module& module, const Target& target,
                                   const LlvmOptions& options) {
   require_host(target, false);
-  LlvmBackend backend(target, options.optimisation_level);
+  LlvmBackend backend(with_needed_ptx(module, target), options.optimisation_level);
   const std::unique_ptr<llvm::Module> out = optimised(module, target, backend);
   std::string text;
   for (const auto& [key, value] : module.attributes)

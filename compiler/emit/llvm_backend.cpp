@@ -113,16 +113,17 @@ LlvmBackend::LlvmBackend(const Target& target, unsigned optimisation_level)
         digits += c;
     features_ = "+ptx" + digits;
   }
+  // LLVM itself only warns about a name it does not know and then emits for another one.
+  const std::unique_ptr<llvm::MCSubtargetInfo> names(known->createMCSubtargetInfo(triple, "", ""));
+  if (names == nullptr || !names->isCPUStringValid(cpu_))
+    throw UserError("LLVM does not know the processor '" + cpu_ + "'",
+                    "print the PTX directly, or name another target");
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   machine_.reset(known->createTargetMachine(triple, cpu_, features_, options, llvm::Reloc::PIC_,
                                             std::nullopt, codegen_level(level_)));
   if (machine_ == nullptr)
     throw RuntimeError("making LLVM's target machine for " + target.name, "LLVM refused");
-  // LLVM itself only warns about a name it does not know and then emits for another one.
-  if (!machine_->getMCSubtargetInfo()->isCPUStringValid(cpu_))
-    throw UserError("LLVM does not know the target '" + cpu_ + "'",
-                    "use the direct PTX road (without --through-llvm)");
 }
 
 std::unique_ptr<llvm::Module> LlvmBackend::make_module(const std::string& name) {

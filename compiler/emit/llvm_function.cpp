@@ -99,28 +99,46 @@ void LlvmModuleEmitter::define(uint32_t index) {
   LlvmBody(*this, index, declare(index)).emit();
 }
 
-llvm::GlobalVariable* LlvmModuleEmitter::symbol(uint32_t index) {
+llvm::Constant* LlvmModuleEmitter::symbol(uint32_t index) {
   const ir::Symbol& symbol = module_.symbols[index];
+  llvm::LLVMContext& context = out_.getContext();
+  llvm::Type* byte = llvm::Type::getInt8Ty(context);
+  const unsigned space =
+      llvm::cast<llvm::PointerType>(pointer_type(symbol.type.space()))->getAddressSpace();
+  const bool shared = symbol.type.space() == Space::shared;
+  if (shared && shared_.is_dynamic) {
+    // More than a kernel may declare: a part of the array whose size the launch says.
+    llvm::GlobalVariable* all = out_.getNamedGlobal(kDynamicShared);
+    if (all == nullptr) {
+      all = new llvm::GlobalVariable(
+          out_, llvm::ArrayType::get(byte, 0), false, llvm::GlobalValue::ExternalLinkage, nullptr,
+          llvm::StringRef(kDynamicShared), nullptr, llvm::GlobalValue::NotThreadLocal, space);
+      all->setAlignment(llvm::Align(shared_.alignment));
+    }
+    return llvm::ConstantExpr::getGetElementPtr(
+        byte, all, llvm::ConstantInt::get(llvm::Type::getInt64Ty(context), shared_.offset[index]));
+  }
   const std::string name = settings_.gpu ? symbol.name : symbol.name + "$data";
   if (llvm::GlobalVariable* known = out_.getNamedGlobal(name))
     return known;
-  llvm::LLVMContext& context = out_.getContext();
-  const uint64_t size = symbol.count * ir::size_in_bytes(symbol.type.element());
-  auto* type = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), size);
-  const bool shared = symbol.type.space() == Space::shared;
-  const auto space = llvm::cast<llvm::PointerType>(pointer_type(symbol.type.space()));
-  llvm::Constant* bytes = nullptr;
+  const uint32_t size = ir::size_in_bytes(symbol.type.element());
+  llvm::Type* element = llvm::Type::getIntNTy(context, 8 * size);
+  auto* type = llvm::ArrayType::get(element, symbol.count);
+  llvm::Constant* values = nullptr;
   if (shared)
-    bytes = llvm::UndefValue::get(type);
+    values = llvm::UndefValue::get(type);
   else if (settings_.gpu || settings_.define_symbols)
-    bytes = llvm::ConstantDataArray::getRaw(
+    values = llvm::ConstantDataArray::getRaw(
         llvm::StringRef(reinterpret_cast<const char*>(symbol.bytes.data()), symbol.bytes.size()),
-        size, llvm::Type::getInt8Ty(context));
+        symbol.count, element);
   auto* global = new llvm::GlobalVariable(
       out_, type, !shared,
-      bytes == nullptr ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
-      bytes, name, nullptr, llvm::GlobalValue::NotThreadLocal, space->getAddressSpace());
+      values == nullptr ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
+      values, name, nullptr, llvm::GlobalValue::NotThreadLocal, space);
   global->setAlignment(llvm::Align(symbol.alignment == 0 ? 1 : symbol.alignment));
+  // Weights in the constant bank stay there: folding them into the code would undo the choice.
+  if (symbol.type.space() == Space::constant && settings_.gpu)
+    global->setExternallyInitialized(true);
   return global;
 }
 

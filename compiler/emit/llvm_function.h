@@ -9,6 +9,7 @@
 #pragma once
 
 #include "compiler/emit/llvm_lanes.h"
+#include "compiler/emit/ptx_symbols.h"
 #include "ir/module.h"
 
 #include <llvm/IR/Module.h>
@@ -36,13 +37,14 @@ public:
   LlvmModuleEmitter(llvm::Module& out, const ir::Module& module, const LaneAnalysis& lanes,
                     const std::vector<bool>& uses_special, Settings settings)
       : out_(out), module_(module), lanes_(lanes), uses_special_(uses_special),
-        settings_(std::move(settings)) {}
+        settings_(std::move(settings)), shared_(shared_layout(module)) {}
 
   /// The LLVM function of an IR function, declared on first use.
   llvm::Function* declare(uint32_t function);
   /// Writes the body. Throws UserError for what the target has not.
   void define(uint32_t function);
-  llvm::GlobalVariable* symbol(uint32_t index);
+  /// The address of a symbol.
+  llvm::Constant* symbol(uint32_t index);
 
   llvm::Module& out() { return out_; }
   const ir::Module& module() const { return module_; }
@@ -59,6 +61,7 @@ private:
   const LaneAnalysis& lanes_;
   const std::vector<bool>& uses_special_;
   Settings settings_;
+  SharedLayout shared_;
 };
 
 /// "NAME$LANES".

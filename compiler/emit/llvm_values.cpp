@@ -153,8 +153,8 @@ Value* LlvmValues::integer(Opcode code, llvm::ArrayRef<Value*> operands) {
     return builder_.CreateMul(a, b);
   case Opcode::divu:
   case Opcode::remu: {
-    // Division by zero is undefined in LLVM and traps on x86; NVIDIA's hardware gives all ones and
-    // the dividend.
+    // The IR leaves division by zero undefined, but it must not trap in lanes whose result nobody
+    // takes; NVIDIA's hardware gives all ones and the dividend.
     Value* zero = llvm::Constant::getNullValue(b->getType());
     Value* by_zero = builder_.CreateICmpEQ(b, zero);
     Value* divisor =

@@ -194,6 +194,24 @@ TEST_CASE("PTX through LLVM is taken by ptxas for every target") {
   }
 }
 
+TEST_CASE("shared memory beyond 48 KB is dynamic, laid out as by the direct printer") {
+  ir::Module module;
+  module.symbols.push_back({"first", shared(Scalar::f32), 3, 16, {}});
+  module.symbols.push_back({"second", shared(Scalar::f32), 16384, 16, {}});
+  module.functions.emplace_back();
+  ir::Function& kernel = module.functions.back();
+  kernel.name = "k";
+  kernel.kind = ir::FunctionKind::kernel;
+  Builder b(module, kernel);
+  Reg zero = b.constant(Scalar::f32, Operand::f32(0));
+  b.store(b.address(0), 0, zero);
+  b.store(b.address(1), 4, zero);
+  const std::string ptx = emit_ptx_through_llvm(module, find_target("sm_90"));
+  INFO(ptx);
+  REQUIRE_THAT(ptx, Catch::Contains(".extern .shared"));
+  REQUIRE_THAT(ptx, Catch::Contains("sparsertc_dynamic_shared+20"));
+}
+
 TEST_CASE("host code as text and as an object") {
   ir::Module module;
   module.functions.emplace_back();
