@@ -416,7 +416,7 @@ void LlvmBody::call(const ir::Op& op) {
   if (!gpu_ && !shape(op.operand[0]).is_uniform())
     refuse(op, "its index can differ from lane to lane of the CPU's vectors",
            "give the kernel blocks of one thread along x");
-  const std::vector<uint32_t> targets = callees(function_, op);
+  const std::span<const uint32_t> targets = ir::callees(function_, op);
   uint32_t first = op.operand[1] + 1 + static_cast<uint32_t>(targets.size());
   const uint32_t count = function_.pool[first++];
   llvm::BasicBlock* after = block("switch.after");

@@ -109,7 +109,7 @@ std::vector<HostFunction> host_functions(const ir::Module& module, bool one_lane
       const ir::Function& function = module.functions[work.back()];
       work.pop_back();
       for (const ir::Op& op : function.ops)
-        for (uint32_t callee : callees(function, op))
+        for (uint32_t callee : ir::callees(function, op))
           if (!reached[callee]) {
             reached[callee] = true;
             work.push_back(callee);

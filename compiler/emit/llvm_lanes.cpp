@@ -20,15 +20,6 @@ LaneShape join(LaneShape a, LaneShape b) {
   return a;
 }
 
-std::vector<uint32_t> callees(const ir::Function& function, const ir::Op& op) {
-  if (op.code == Opcode::call)
-    return {op.operand[0]};
-  if (op.code != Opcode::switch_call)
-    return {};
-  const auto first = function.pool.begin() + op.operand[1] + 1;
-  return {first, first + function.pool[op.operand[1]]};
-}
-
 uint32_t lanes_of_kernel(const ir::Function& kernel) {
   constexpr uint32_t kWidest = 64; // four vectors of f32 with AVX-512
   constexpr uint32_t kUsual = 16;
@@ -50,7 +41,7 @@ std::vector<bool> functions_using_special(const ir::Module& module) {
         continue;
       for (const ir::Op& op : module.functions[f].ops) {
         bool found = op.code == Opcode::special;
-        for (uint32_t callee : callees(module.functions[f], op))
+        for (uint32_t callee : ir::callees(module.functions[f], op))
           found = found || uses[callee];
         if (found) {
           uses[f] = true;
@@ -116,7 +107,7 @@ LaneAnalysis::LaneAnalysis(const ir::Module& module, uint32_t lanes)
     const ir::Function& function = module.functions[work.back()];
     work.pop_back();
     for (const ir::Op& op : function.ops)
-      for (uint32_t callee : callees(function, op))
+      for (uint32_t callee : ir::callees(function, op))
         reach(callee);
   }
 
@@ -176,7 +167,7 @@ bool LaneAnalysis::pass(uint32_t f) {
         first += 1 + function.pool[first];
         count = function.pool[first++];
       }
-      for (uint32_t callee : callees(function, op))
+      for (uint32_t callee : ir::callees(function, op))
         for (uint32_t i = 0; i < count; ++i)
           changed = assign(callee, i, shapes_[f][function.pool[first + i]]) || changed;
       continue;

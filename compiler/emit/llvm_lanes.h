@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/module.h"
+#include "ir/operands.h"
 
 #include <cstdint>
 #include <vector>
@@ -75,8 +76,5 @@ private:
 
 /// True if the function (or one that it calls) asks for the indices of thread or block.
 std::vector<bool> functions_using_special(const ir::Module& module);
-
-/// Functions called by a `call` or `switch` operation.
-std::vector<uint32_t> callees(const ir::Function& function, const ir::Op& op);
 
 } // namespace sparsertc
