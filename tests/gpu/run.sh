@@ -129,7 +129,9 @@ for number in "${!names[@]}"; do
   log="$work/cases/$number.log"
   read -r status seconds <"$work/cases/$number.status"
   verdict=passed
-  if ((status != 0)); then
+  if ((status == 3)) && [[ "$name" == command:* ]]; then
+    verdict=skipped # the command's exit status where there is no GPU
+  elif ((status != 0)); then
     verdict=failed
   elif grep -q "SKIPPED" "$log"; then
     verdict=skipped
@@ -150,7 +152,7 @@ for number in "${!names[@]}"; do
     # The first failure says most; the whole log is in the log folder.
     head -n 40 "$log" | sed 's/^/    | /'
   elif [[ "$verdict" == skipped ]]; then
-    grep -m 1 -A 1 SKIPPED "$log" | sed 's/^ */    | /'
+    { grep -m 1 -A 1 SKIPPED "$log" || head -n 1 "$log"; } | sed 's/^ */    | /'
   fi
   if [[ -n "$log_folder" ]]; then
     mkdir -p "$log_folder"
