@@ -55,13 +55,13 @@ void LlvmBody::gpu_operation(const ir::Op& op) {
 
 void LlvmBody::gpu_barrier(const ir::Op& op) {
   if (op.operand[0] == ir::kNoOperand) {
-    builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cta_sync_aligned_all, {builder_.getInt32(0)});
+    builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cta_sync_all, {builder_.getInt32(0)});
     return;
   }
   const auto bits = static_cast<uint64_t>(op.immediate);
   Value* number = op.operand[0] == ir::kImmediate ? builder_.getInt32(static_cast<uint32_t>(bits))
                                                   : raw(op.operand[0]);
-  builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cta_sync_aligned_count,
+  builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cta_sync_count,
                            {number, builder_.getInt32(static_cast<uint32_t>(bits >> 32))});
 }
 

@@ -242,9 +242,10 @@ void PtxFunctionPrinter::copy_async(const Op& op) {
 }
 
 void PtxFunctionPrinter::barrier(const Op& op) {
+  // Warps may meet from different tiles' code; `bar.sync` promises one and the same instruction.
   if (op.operand[0] == ir::kNoOperand)
-    return line({"bar.sync"}, '0');
-  line({"bar.sync"},
+    return line({"barrier.sync"}, '0');
+  line({"barrier.sync"},
        op.operand[0] == ir::kImmediate ? PtxText::unsigned_integer(ir::low_half(op.immediate))
                                        : reg(op.operand[0]),
        PtxText::unsigned_integer(ir::high_half(op.immediate)));

@@ -123,8 +123,12 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
         std::min(schedule.threads_x, floor_power_of_two(std::max(1u, *problem.columns)));
   tile.warps = 1;
   tile.groups = 1;
-  tile.splitk = choice.splitk.value_or(1);
   tile.vec = choice.vec.value_or(choose_host_vec(columns, schedule.threads_x));
+  // A single sum would wait for itself at every entry; four parts side by side do not.
+  const bool single_sum = schedule.threads_x * tile.vec == 1 && tile.strategy == Strategy::streamed;
+  tile.splitk = choice.splitk.value_or(single_sum ? 4 : 1);
+  if (single_sum && !choice.prefetch)
+    tile.prefetch = 4;
   const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.splitk));
   tile.rows =
       choice.rows.value_or(tile.strategy == Strategy::unrolled ? std::min(8u, fitting) : 8u);

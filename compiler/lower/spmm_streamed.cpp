@@ -84,25 +84,18 @@ public:
     const Reg i = builder_.for_loop(count, 1);
     const Reg place = builder_.add(Scalar::i32, first, i);
     if (parts_are_threads(schedule_)) {
-      const Reg segment = segment_of(place, part);
-      const Reg sums = write_sums(segment);
+      const Walk walk = start_walk(segment_of(place, part));
+      finish_walk(walk, walk.steps());
       const Reg slot = partial_slot(part, i);
       for (uint32_t v = 0; v < tile_.vec; ++v)
-        builder_.store(slot, slot_bytes(v), sums[v]);
+        builder_.store(slot, slot_bytes(v), walk.sums[v]);
       builder_.end();
       builder_.barrier(arguments_.barrier, schedule_.threads_x * tile_.splitk);
       write_exchange(first, count, part);
       return;
     }
-    const Reg segment = segment_of(place, Reg{});
-    const Reg total = write_sums(segment);
-    for (uint32_t p = 1; p < tile_.splitk; ++p) {
-      const Reg sums =
-          write_sums(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly));
-      for (uint32_t v = 0; v < tile_.vec; ++v)
-        builder_.add(accumulator_, total[v], sums[v], total[v]);
-    }
-    epilogue_.write_row(segment[0], total);
+    const Reg row = segment_of(place, Reg{});
+    epilogue_.write_row(row[0], write_parts(row));
     builder_.end();
   }
 
@@ -116,24 +109,64 @@ private:
     return builder_.load(entry, 0, 4, Cache::readonly);
   }
 
-  /// The loops over one segment of a row; returns its `vec` sums.
-  Reg write_sums(Reg segment) {
-    const Reg sums = builder_.fresh_tuple(accumulator_, tile_.vec);
+  /// One pass over a segment of a row: its table entry, sums and moving pointers.
+  struct Walk {
+    Reg segment, sums, column_at, value_at;
+    Reg steps() const { return segment[2]; }
+    Reg rest() const { return segment[3]; }
+  };
+
+  Walk start_walk(Reg segment) {
+    Walk walk;
+    walk.segment = segment;
+    walk.sums = builder_.fresh_tuple(accumulator_, tile_.vec);
     for (uint32_t v = 0; v < tile_.vec; ++v)
-      builder_.constant(accumulator_, float_operand(accumulator_, 0.0), sums[v]);
-    const Reg column_at = builder_.index(columns_, segment[1], Operand::integer(4));
-    const Reg value_at = builder_.index(values_, segment[1], Operand::integer(value_bytes_));
-    builder_.for_loop(segment[2], 1);
-    write_step(column_at, value_at, step_, sums);
+      builder_.constant(accumulator_, float_operand(accumulator_, 0.0), walk.sums[v]);
+    walk.column_at = builder_.index(columns_, segment[1], Operand::integer(4));
+    walk.value_at = builder_.index(values_, segment[1], Operand::integer(value_bytes_));
+    return walk;
+  }
+
+  /// `steps` whole steps, then the entries that are left.
+  void finish_walk(const Walk& walk, Reg steps) {
+    builder_.for_loop(steps, 1);
+    write_step(walk, step_);
     builder_.end();
-    builder_.for_loop(segment[3], 1);
-    write_step(column_at, value_at, 1, sums);
+    builder_.for_loop(walk.rest(), 1);
+    write_step(walk, 1);
     builder_.end();
-    return sums;
+  }
+
+  /// All parts of a row in one thread. They advance side by side as long as all have steps left:
+  /// sums that do not wait for each other. Returns their total, added in ascending order.
+  Reg write_parts(Reg first_segment) {
+    std::vector<Walk> walks = {start_walk(first_segment)};
+    for (uint32_t p = 1; p < tile_.splitk; ++p)
+      walks.push_back(
+          start_walk(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly)));
+    if (walks.size() == 1) {
+      finish_walk(walks[0], walks[0].steps());
+      return walks[0].sums;
+    }
+    Reg common = walks[0].steps();
+    for (uint32_t p = 1; p < tile_.splitk; ++p)
+      common = builder_.value(Opcode::min, Scalar::i32, {common, walks[p].steps()});
+    builder_.for_loop(common, 1);
+    for (const Walk& walk : walks)
+      write_step(walk, step_);
+    builder_.end();
+    for (const Walk& walk : walks)
+      finish_walk(walk, builder_.sub(Scalar::i32, walk.steps(), common));
+    const Reg total = walks[0].sums;
+    for (uint32_t p = 1; p < tile_.splitk; ++p)
+      for (uint32_t v = 0; v < tile_.vec; ++v)
+        builder_.add(accumulator_, total[v], walks[p].sums[v], total[v]);
+    return total;
   }
 
   /// `entries` entries at once, then the pointers move on.
-  void write_step(Reg column_at, Reg value_at, uint32_t entries, Reg sums) {
+  void write_step(const Walk& walk, uint32_t entries) {
+    const Reg column_at = walk.column_at, value_at = walk.value_at, sums = walk.sums;
     const Reg columns = load_vector(column_at, Scalar::i32, entries);
     const Reg values = load_vector(value_at, element_scalar(schedule_.problem.type), entries);
     const Reg b = load_b(columns, entries);

@@ -224,7 +224,7 @@ TEST_CASE("kernels that lack a barrier, a wait, a guard or a term are found") {
   CHECK(fault_of_edited(test, split, "sm_90", unchanged) == "");
   CHECK(fault_of_edited(test, staged, "sm_90", unchanged) == "");
   CHECK_THAT(fault(split, "bar"), Catch::Contains("shared memory"));
-  CHECK_THAT(fault(staged, "bar.sync"), Catch::Contains("shared memory"));
+  CHECK_THAT(fault(staged, "barrier.sync"), Catch::Contains("shared memory"));
   CHECK_THAT(fault(staged, "cp.async.wait_group"), Catch::Contains("stale copy"));
   CHECK_THAT(fault(split, "st.shared"), Catch::Contains("never written"));
   CHECK(fault(split, "st.global") != "");

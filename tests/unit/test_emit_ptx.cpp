@@ -231,7 +231,7 @@ TEST_CASE("memory operations") {
           b.barrier(Operand::integer(1), 64);
           b.barrier();
         }) == "cp.async.cg.shared.global [%r0+16], [%rd0+-32], 16, %r1;\n"
-              "cp.async.commit_group;\ncp.async.wait_group 2;\nbar.sync 1, 64;\nbar.sync 0;\n"
+              "cp.async.commit_group;\ncp.async.wait_group 2;\nbarrier.sync 1, 64;\nbarrier.sync 0;\n"
               "ret;\n");
 }
 
