@@ -413,7 +413,6 @@ Command add_bench_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option("--levels", options->levels, "Percentages of zeros of the built-in matrices")
       ->delimiter(',')
-      ->expected(1)
       ->capture_default_str();
   parser->add_option("--seed", options->seed, "Of the built-in matrices and of B")
       ->capture_default_str();

@@ -171,9 +171,10 @@ void HostProgram::run(const std::string& name, const uint32_t (&grid)[3],
                                  kernel.parameters, arguments.size()));
   const uint64_t blocks = uint64_t{grid[0]} * grid[1] * grid[2];
   const KernelArgument* values = arguments.data();
+  // Blocks along y first: they share the columns of B, which then stay in the cache.
   pool.run(blocks, [&](uint64_t block) {
-    const auto x = static_cast<uint32_t>(block % grid[0]);
-    const auto y = static_cast<uint32_t>(block / grid[0] % grid[1]);
+    const auto y = static_cast<uint32_t>(block % grid[1]);
+    const auto x = static_cast<uint32_t>(block / grid[1] % grid[0]);
     const auto z = static_cast<uint32_t>(block / grid[0] / grid[1]);
     for (uint32_t tz = 0; tz < kernel.block[2]; ++tz)
       for (uint32_t ty = 0; ty < kernel.block[1]; ++ty)

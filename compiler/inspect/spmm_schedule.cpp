@@ -113,7 +113,20 @@ uint32_t choose_host_vec(uint32_t columns, uint32_t lanes) {
   return best;
 }
 
-void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+/// Rows of a task: enough work beside what starting it costs, and enough tasks to balance threads.
+uint32_t choose_host_rows(const SpmmSchedule& schedule, double mean_row_length, uint32_t columns) {
+  constexpr double kVectorOperations = 8192;
+  constexpr uint32_t kTasks = 32;
+  const uint32_t blocks = ceil_div(std::max(1u, columns), schedule.columns_per_block());
+  uint32_t rows = 8;
+  while (rows < 64 && 2 * rows * mean_row_length * schedule.tile.vec <= kVectorOperations &&
+         uint64_t{ceil_div(schedule.rows, 2 * rows)} * blocks >= kTasks)
+    rows *= 2;
+  return rows;
+}
+
+void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
+                      double mean_row_length) {
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
   const uint32_t columns = problem.columns.value_or(kTypicalColumns);
@@ -130,8 +143,9 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
   if (single_sum && !choice.prefetch)
     tile.prefetch = 4;
   const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.splitk));
-  tile.rows =
-      choice.rows.value_or(tile.strategy == Strategy::unrolled ? std::min(8u, fitting) : 8u);
+  tile.rows = choice.rows.value_or(tile.strategy == Strategy::unrolled
+                                       ? std::min(8u, fitting)
+                                       : choose_host_rows(schedule, mean_row_length, columns));
 }
 
 /// Rows and parts of K such that enough warps are in flight: large tiles reuse loads of B, small
@@ -166,14 +180,14 @@ void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
   schedule.threads_x = 32 * tile.warps;
 }
 
-void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double mean_row_length) {
   SpmmTile& tile = schedule.tile;
   tile.stage = choice.stage.value_or(Stage::global);
   tile.weights = choice.weights.value_or(WeightOperand::immediate);
   tile.chunk = choice.chunk.value_or(32);
   tile.prefetch = choice.prefetch.value_or(tile.stage == Stage::smem ? 3 : 8);
   if (schedule.target.is_host)
-    choose_host_tile(schedule, choice);
+    choose_host_tile(schedule, choice, mean_row_length);
   else
     choose_gpu_tile(schedule, choice);
   const SpmmProblem& problem = schedule.problem;
@@ -329,7 +343,7 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
   const uint64_t multiply_adds = pattern.nnz() * choice.vec.value_or(1);
   schedule.tile.strategy = choose_strategy(schedule, choice, budget, multiply_adds);
-  choose_tile(schedule, choice);
+  choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
   check_limits(schedule);
   if (problem.columns != 0u)
     deal_rows(pattern, schedule);
