@@ -1,6 +1,6 @@
 #include "compiler/pattern/pattern.h"
 
-#include "compiler/pattern/sha256.h"
+#include "ir/sha256.h"
 
 #include <algorithm>
 #include <bit>

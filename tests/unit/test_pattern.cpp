@@ -1,5 +1,5 @@
 #include "compiler/pattern/pattern.h"
-#include "compiler/pattern/sha256.h"
+#include "ir/sha256.h"
 
 #include <algorithm>
 #include <cmath>

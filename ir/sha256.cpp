@@ -1,4 +1,4 @@
-#include "compiler/pattern/sha256.h"
+#include "ir/sha256.h"
 
 #include <algorithm>
 #include <bit>
