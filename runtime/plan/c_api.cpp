@@ -1,0 +1,331 @@
+#include "runtime/plan/c_api.h"
+
+#include "ir/error.h"
+#include "runtime/plan/device_check.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+
+namespace sparsertc {
+namespace {
+
+thread_local std::string last_error;
+
+/// The message that tells what went wrong even where there is no memory for one.
+void remember(const char* message) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {
+    last_error.clear();
+  }
+}
+
+/// Runs `work`; no exception leaves the library.
+template <typename Work>
+sparsertc_result guarded(Work&& work) noexcept {
+  try {
+    work();
+    return SPARSERTC_OK;
+  } catch (const UnsupportedDeviceError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_UNSUPPORTED_DEVICE;
+  } catch (const RuntimeError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_MACHINE;
+  } catch (const UserError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_INVALID_BUNDLE;
+  } catch (const UsageError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_INVALID_ARGUMENT;
+  } catch (const NoGpuError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_NO_GPU;
+  } catch (const std::bad_alloc&) {
+    remember("error: out of host memory");
+    return SPARSERTC_ERROR_MACHINE;
+  } catch (const std::exception& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_INTERNAL;
+  }
+}
+
+void check_not_null(const void* pointer, const char* name) {
+  if (!pointer) [[unlikely]]
+    throw UsageError(fmt::format("{} is a null pointer", name));
+}
+template <typename T>
+T& required(T* pointer, const char* name) {
+  check_not_null(pointer, name);
+  return *pointer;
+}
+
+/// A struct of this library's size, or a longer one of which it does not know the end.
+template <typename Struct>
+void check_size(const Struct& given, const char* name) {
+  if (given.struct_size < sizeof(Struct)) [[unlikely]]
+    throw UsageError(
+        fmt::format("{}: struct_size is {}, expected {}", name, given.struct_size, sizeof(Struct)),
+        "set struct_size to sizeof the struct before the call");
+}
+
+/// The bytes after what this library knows must be 0: they would ask for something.
+void check_unknown_end(const void* given, size_t given_size, size_t known, const char* name) {
+  const auto* bytes = static_cast<const unsigned char*>(given);
+  for (size_t i = known; i < given_size; ++i)
+    if (bytes[i] != 0)
+      throw UsageError(
+          fmt::format("{}: byte {} is set, and this version knows only {}", name, i, known),
+          "use the sparsertc.h of the library that is loaded");
+}
+
+template <typename Struct>
+void clear_keeping_size(Struct& output) {
+  const size_t size = output.struct_size;
+  std::memset(static_cast<void*>(&output), 0, size);
+  output.struct_size = size;
+}
+
+cuda::DeviceAddress address_of(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+cuda::StreamHandle stream_of(void* stream) {
+  return static_cast<cuda::StreamHandle>(stream);
+}
+
+const cuda::Context& current_gpu(const sparsertc_context* handle, const char* doing) {
+  const cuda::Context& gpu = required(handle, "context").context->require_gpu(doing);
+  gpu.make_current();
+  return gpu;
+}
+
+int64_t or_open(const std::optional<uint64_t>& value) {
+  return value ? static_cast<int64_t>(*value) : -1;
+}
+
+void fill_in(const Plan& plan, sparsertc_plan_info& info) {
+  const PlanManifest& manifest = plan.manifest();
+  clear_keeping_size(info);
+  info.m = static_cast<int64_t>(manifest.m);
+  info.k = static_cast<int64_t>(manifest.k);
+  info.n = or_open(manifest.n);
+  info.nnz = static_cast<int64_t>(manifest.nnz);
+  info.dtype = manifest.dtype.c_str();
+  info.layout = manifest.column_major ? SPARSERTC_COLUMN_MAJOR : SPARSERTC_ROW_MAJOR;
+  info.element_size = manifest.element_bytes;
+  info.ldb = or_open(manifest.ldb);
+  info.ldc = or_open(manifest.ldc);
+  info.has_bias = manifest.bias;
+  info.has_residual = manifest.residual;
+  info.activation = manifest.activation.c_str();
+  info.workspace_size = Plan::kWorkspaceBytes;
+  info.workspace_alignment = Plan::kWorkspaceAlignment;
+  info.operand_alignment = plan.operand_alignment();
+  info.target = manifest.target.c_str();
+  info.strategy = manifest.strategy.c_str();
+  info.pattern_digest = manifest.pattern_digest.c_str();
+  info.manifest = plan.bundle().manifest.c_str();
+  info.code = plan.code() == Plan::Code::cubin ? SPARSERTC_CODE_CUBIN
+              : plan.code() == Plan::Code::ptx ? SPARSERTC_CODE_PTX
+                                               : SPARSERTC_CODE_NONE;
+  if (const cuda::Kernel* kernel = plan.kernel()) {
+    const PlanEntry& entry = manifest.entries.front();
+    info.registers = kernel->registers;
+    info.local_size = kernel->local_bytes;
+    info.shared_size = kernel->static_shared_bytes + entry.dynamic_shared_bytes;
+    info.block_threads = static_cast<uint32_t>(entry.threads_per_block());
+  }
+}
+
+void create_plan(const sparsertc_context* context, Bundle bundle, const std::string& name,
+                 sparsertc_plan** plan) {
+  *plan = new sparsertc_plan{{context->context, std::move(bundle), name}};
+}
+
+} // namespace
+
+sparsertc_result create_context(int32_t device, const ExecutionContext::OpenDriver& open_driver,
+                                sparsertc_context** context) {
+  return guarded([&] {
+    required(context, "context") = nullptr;
+    *context = new sparsertc_context{std::make_shared<ExecutionContext>(device, open_driver)};
+  });
+}
+
+} // namespace sparsertc
+
+using namespace sparsertc;
+
+const char* sparsertc_version(void) {
+  return SPARSERTC_VERSION;
+}
+
+const char* sparsertc_result_name(sparsertc_result result) {
+  switch (result) {
+  case SPARSERTC_OK:
+    return "SPARSERTC_OK";
+  case SPARSERTC_ERROR_INVALID_ARGUMENT:
+    return "SPARSERTC_ERROR_INVALID_ARGUMENT";
+  case SPARSERTC_ERROR_INVALID_BUNDLE:
+    return "SPARSERTC_ERROR_INVALID_BUNDLE";
+  case SPARSERTC_ERROR_NO_GPU:
+    return "SPARSERTC_ERROR_NO_GPU";
+  case SPARSERTC_ERROR_UNSUPPORTED_DEVICE:
+    return "SPARSERTC_ERROR_UNSUPPORTED_DEVICE";
+  case SPARSERTC_ERROR_MACHINE:
+    return "SPARSERTC_ERROR_MACHINE";
+  case SPARSERTC_ERROR_INTERNAL:
+    return "SPARSERTC_ERROR_INTERNAL";
+  }
+  return "SPARSERTC_ERROR_UNKNOWN";
+}
+
+const char* sparsertc_last_error(void) {
+  return last_error.c_str();
+}
+
+// ---- context ----
+
+sparsertc_result sparsertc_context_create(int32_t device, sparsertc_context** context) {
+  return create_context(device, cuda::Driver::open, context);
+}
+
+sparsertc_result sparsertc_context_make_current(const sparsertc_context* context) {
+  return guarded([&] { current_gpu(context, "making a context current"); });
+}
+
+void sparsertc_context_destroy(sparsertc_context* context) {
+  delete context;
+}
+
+// ---- device memory ----
+
+sparsertc_result sparsertc_memory_allocate(const sparsertc_context* context, uint64_t bytes,
+                                           void** address) {
+  return guarded([&] {
+    required(address, "address") = nullptr;
+    const cuda::Context& gpu = current_gpu(context, "allocating device memory");
+    cuda::DeviceAddress made = 0;
+    if (bytes != 0)
+      cuda::check(gpu.api().cuMemAlloc(&made, bytes), "cuMemAlloc",
+                  [&] { return fmt::format("allocating {} bytes of device memory", bytes); });
+    *address = reinterpret_cast<void*>(static_cast<uintptr_t>(made));
+  });
+}
+
+sparsertc_result sparsertc_memory_free(const sparsertc_context* context, void* address) {
+  return guarded([&] {
+    if (!address)
+      return;
+    const cuda::Context& gpu = current_gpu(context, "freeing device memory");
+    cuda::check(gpu.api().cuMemFree(address_of(address)), "cuMemFree", "freeing device memory");
+  });
+}
+
+sparsertc_result sparsertc_memory_write(const sparsertc_context* context, void* device_address,
+                                        const void* host, uint64_t bytes, void* stream) {
+  return guarded([&] {
+    const cuda::Context& gpu = current_gpu(context, "copying to the GPU");
+    if (bytes == 0)
+      return;
+    check_not_null(device_address, "device_address");
+    check_not_null(host, "host");
+    cuda::check(
+        gpu.api().cuMemcpyHtoDAsync(address_of(device_address), host, bytes, stream_of(stream)),
+        "cuMemcpyHtoDAsync", "copying to the GPU");
+    cuda::check(gpu.api().cuStreamSynchronize(stream_of(stream)), "cuStreamSynchronize",
+                "copying to the GPU");
+  });
+}
+
+sparsertc_result sparsertc_memory_read(const sparsertc_context* context, void* host,
+                                       const void* device_address, uint64_t bytes, void* stream) {
+  return guarded([&] {
+    const cuda::Context& gpu = current_gpu(context, "copying from the GPU");
+    if (bytes == 0)
+      return;
+    check_not_null(host, "host");
+    check_not_null(device_address, "device_address");
+    cuda::check(
+        gpu.api().cuMemcpyDtoHAsync(host, address_of(device_address), bytes, stream_of(stream)),
+        "cuMemcpyDtoHAsync", "copying from the GPU");
+    cuda::check(gpu.api().cuStreamSynchronize(stream_of(stream)), "cuStreamSynchronize",
+                "copying from the GPU");
+  });
+}
+
+// ---- plan ----
+
+sparsertc_result sparsertc_plan_load(const sparsertc_context* context, const char* path,
+                                     sparsertc_plan** plan) {
+  return guarded([&] {
+    required(plan, "plan") = nullptr;
+    required(context, "context");
+    const std::string name = &required(path, "path");
+    create_plan(context, read_bundle(name), name, plan);
+  });
+}
+
+sparsertc_result sparsertc_plan_create(const sparsertc_context* context, const void* bundle,
+                                       uint64_t bytes, sparsertc_plan** plan) {
+  return guarded([&] {
+    required(plan, "plan") = nullptr;
+    required(context, "context");
+    const std::string name = "bundle in memory";
+    const auto* first = &required(static_cast<const uint8_t*>(bundle), "bundle");
+    create_plan(context, parse_bundle({first, bytes}, name), name, plan);
+  });
+}
+
+sparsertc_result sparsertc_plan_save(const sparsertc_plan* plan, const char* path) {
+  return guarded(
+      [&] { write_bundle(&required(path, "path"), required(plan, "plan").plan.bundle()); });
+}
+
+void sparsertc_plan_destroy(sparsertc_plan* plan) {
+  delete plan;
+}
+
+sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan, sparsertc_plan_info* info) {
+  return guarded([&] {
+    check_size(required(info, "info"), "sparsertc_plan_info");
+    fill_in(required(plan, "plan").plan, *info);
+  });
+}
+
+// ---- execution ----
+
+sparsertc_result sparsertc_workspace_initialize(const sparsertc_plan* plan, void* workspace,
+                                                void* stream) {
+  return guarded([&] {
+    required(plan, "plan").plan.initialize_workspace(address_of(workspace), stream_of(stream));
+  });
+}
+
+sparsertc_result sparsertc_plan_execute(const sparsertc_plan* plan,
+                                        const sparsertc_arguments* arguments, void* workspace,
+                                        void* stream) {
+  return guarded([&] {
+    const sparsertc_arguments& given = required(arguments, "arguments");
+    check_size(given, "sparsertc_arguments");
+    check_unknown_end(&given, given.struct_size, sizeof given, "sparsertc_arguments");
+    required(plan, "plan")
+        .plan.execute({address_of(given.b), address_of(given.c), address_of(given.bias),
+                       address_of(given.residual), given.n, given.ldb, given.ldc},
+                      address_of(workspace), stream_of(stream));
+  });
+}
+
+sparsertc_result sparsertc_plan_status(const sparsertc_plan* plan, const void* workspace,
+                                       void* stream, sparsertc_execution_status* status) {
+  return guarded([&] {
+    check_size(required(status, "status"), "sparsertc_execution_status");
+    const StatusRecord record =
+        required(plan, "plan").plan.status(address_of(workspace), stream_of(stream));
+    clear_keeping_size(*status);
+    status->outcome = record.outcome;
+    status->index = record.index;
+  });
+}

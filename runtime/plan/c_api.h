@@ -1,0 +1,23 @@
+// What stands behind the handles of sparsertc.h, and its way in for tests that bring their own
+// driver.
+#pragma once
+
+#include "runtime/include/sparsertc.h"
+#include "runtime/plan/plan.h"
+
+#include <memory>
+
+struct sparsertc_context {
+  std::shared_ptr<const sparsertc::ExecutionContext> context;
+};
+struct sparsertc_plan {
+  sparsertc::Plan plan;
+};
+
+namespace sparsertc {
+
+/// sparsertc_context_create with a driver that is opened otherwise.
+sparsertc_result create_context(int32_t device, const ExecutionContext::OpenDriver& open_driver,
+                                sparsertc_context** context);
+
+} // namespace sparsertc

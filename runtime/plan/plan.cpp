@@ -1,0 +1,192 @@
+#include "runtime/plan/plan.h"
+
+#include "ir/error.h"
+#include "runtime/plan/device_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace sparsertc {
+namespace {
+
+constexpr uint64_t kMost32 = std::numeric_limits<int32_t>::max();
+const StatusRecord kInitialRecord;
+
+void check_workspace(cuda::DeviceAddress workspace) {
+  if (workspace == 0)
+    throw UsageError("the workspace is a null pointer",
+                     "give as much device memory as the plan's query says");
+  if (workspace % Plan::kWorkspaceAlignment != 0)
+    throw UsageError(
+        fmt::format("the workspace is not aligned to {} bytes", Plan::kWorkspaceAlignment));
+}
+
+/// `elements`: 0 allows null.
+void check_pointer(const char* operand, cuda::DeviceAddress address, uint64_t alignment,
+                   uint64_t elements) {
+  if (address == 0 && elements != 0)
+    throw UsageError(fmt::format("{} is a null pointer", operand));
+  if (address % alignment != 0)
+    throw UsageError(fmt::format("{} is not aligned to {} bytes", operand, alignment));
+}
+
+/// The leading dimension that the kernel will use.
+uint64_t leading_dimension(const char* name, int64_t given, const std::optional<uint64_t>& fixed,
+                           uint64_t columns, uint32_t element_bytes) {
+  if (fixed) {
+    if (given != 0 && given != static_cast<int64_t>(*fixed))
+      throw UsageError(fmt::format("{} is {}, the plan was compiled for {}", name, given, *fixed));
+    return *fixed;
+  }
+  const uint64_t leading = given == 0 ? columns : static_cast<uint64_t>(given);
+  if (given < 0 || leading < columns || leading > kMost32 / element_bytes)
+    throw UsageError(fmt::format("{} is {}, possible are {} (the columns) to {} (2 GiB a row)",
+                                 name, given == 0 ? static_cast<int64_t>(columns) : given, columns,
+                                 kMost32 / element_bytes));
+  return leading;
+}
+
+} // namespace
+
+Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name)
+    : context_(std::move(context)), bundle_(std::move(bundle)),
+      manifest_(parse_plan_manifest(bundle_.manifest, name)) {
+  alignment_ = manifest_.element_bytes;
+  most_columns_ = kMost32;
+  for (const PlanEntry& entry : manifest_.entries) {
+    alignment_ = std::max<uint64_t>(alignment_, entry.pointer_alignment);
+    // Column numbers of the last block are computed in 32 bits.
+    most_columns_ = std::min(most_columns_, kMost32 - entry.columns_per_block);
+  }
+  if (!context_->gpu() || manifest_.entries.empty())
+    return;
+  try {
+    load(name);
+  } catch (...) {
+    unload();
+    throw;
+  }
+}
+
+Plan::~Plan() {
+  unload();
+}
+
+void Plan::load(const std::string& name) {
+  const cuda::Context& gpu = *context_->gpu();
+  const cuda::DeviceProperties& device = gpu.properties();
+  const Bundle::Section& code = choose_code(bundle_, manifest_, device, name);
+  const bool is_ptx = code.name == "ptx";
+  for (PlanEntry entry : manifest_.entries) {
+    if (is_ptx)
+      entry.registers = entry.static_shared_bytes = 0; // the manifest's are the cubin's
+    check_limits(entry, device);
+  }
+  gpu.make_current();
+  module_.emplace(gpu, code.bytes);
+  for (const PlanEntry& entry : manifest_.entries) {
+    // Asking for its attributes also loads the kernel where the driver loads lazily, so that the
+    // first execution can be captured.
+    const cuda::Kernel kernel = module_->kernel(entry.name);
+    check_loaded(entry, kernel, device);
+    if (uint64_t{entry.dynamic_shared_bytes} + kernel.static_shared_bytes >
+        cuda::kSharedBytesWithoutOptin)
+      cuda::check(gpu.api().cuFuncSetAttribute(kernel.handle,
+                                               cuda::FunctionAttribute::max_dynamic_shared_bytes,
+                                               static_cast<int32_t>(entry.dynamic_shared_bytes)),
+                  "cuFuncSetAttribute", [&] {
+                    return fmt::format("asking for {} bytes of dynamic shared memory for {}",
+                                       entry.dynamic_shared_bytes, entry.name);
+                  });
+    kernels_.push_back(kernel);
+  }
+  code_ = is_ptx ? Code::ptx : Code::cubin;
+}
+
+void Plan::unload() {
+  if (!module_)
+    return;
+  // Unloading needs the context; where it cannot be had, nothing can be unloaded either.
+  const cuda::Context& gpu = *context_->gpu();
+  try {
+    gpu.make_current();
+  } catch (const Error&) {
+  }
+  module_.reset();
+}
+
+void Plan::initialize_workspace(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const {
+  const cuda::Context& gpu = context_->require_gpu("initialising a workspace");
+  check_workspace(workspace);
+  gpu.make_current();
+  cuda::check(
+      gpu.api().cuMemcpyHtoDAsync(workspace, &kInitialRecord, sizeof kInitialRecord, stream),
+      "cuMemcpyHtoDAsync", "initialising a workspace");
+}
+
+void Plan::execute(const SpmmArguments& arguments, cuda::DeviceAddress workspace,
+                   cuda::StreamHandle stream) const {
+  const cuda::Context& gpu = context_->require_gpu("executing a plan");
+  check_workspace(workspace);
+  const uint64_t most = manifest_.n.value_or(most_columns_);
+  if (arguments.n < static_cast<int64_t>(manifest_.n.value_or(0)) ||
+      arguments.n > static_cast<int64_t>(most))
+    throw UsageError(manifest_.n ? fmt::format("n is {}, the plan was compiled for {}", arguments.n,
+                                               *manifest_.n)
+                                 : fmt::format("n is {}, possible are 0 to {}", arguments.n, most));
+  const uint64_t n = static_cast<uint64_t>(arguments.n);
+  const uint64_t ldb =
+      leading_dimension("ldb", arguments.ldb, manifest_.ldb, n, manifest_.element_bytes);
+  const uint64_t ldc =
+      leading_dimension("ldc", arguments.ldc, manifest_.ldc, n, manifest_.element_bytes);
+  const uint64_t outputs = manifest_.m * n;
+  if (outputs == 0)
+    return;
+  check_pointer("b", arguments.b, alignment_, manifest_.k);
+  check_pointer("c", arguments.c, alignment_, outputs);
+  if (arguments.b == arguments.c)
+    throw UsageError("b and c are the same memory");
+  if (manifest_.bias)
+    check_pointer("bias", arguments.bias, manifest_.element_bytes, outputs);
+  if (manifest_.residual)
+    check_pointer("residual", arguments.residual, alignment_, outputs);
+
+  // In the order of OperandRole. Little-endian: a 4-byte parameter is the low half.
+  uint64_t values[] = {arguments.b, arguments.c, arguments.bias, arguments.residual, n, ldb, ldc};
+  for (size_t i = 0; i < kernels_.size(); ++i) {
+    const PlanEntry& entry = manifest_.entries[i];
+    if (entry.grid_rows == 0)
+      continue;
+    void* parameters[PlanEntry::kMostParameters];
+    for (size_t p = 0; p < entry.parameters.size(); ++p)
+      parameters[p] = &values[static_cast<size_t>(entry.parameters[p])];
+    const uint64_t blocks = (n + entry.columns_per_block - 1) / entry.columns_per_block;
+    cuda::check(gpu.api().cuLaunchKernel(kernels_[i].handle, static_cast<uint32_t>(blocks),
+                                         entry.grid_rows, 1, entry.block[0], entry.block[1],
+                                         entry.block[2], entry.dynamic_shared_bytes, stream,
+                                         parameters, nullptr),
+                "cuLaunchKernel", [&] { return fmt::format("launching {}", entry.name); });
+  }
+}
+
+StatusRecord Plan::status(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const {
+  const cuda::Context& gpu = context_->require_gpu("asking for a status");
+  check_workspace(workspace);
+  gpu.make_current();
+  // First alone, so that a failure of the kernel is not reported as one of the copy.
+  constexpr const char* kWaiting = "waiting for an execution";
+  cuda::check(gpu.api().cuStreamSynchronize(stream), "cuStreamSynchronize", kWaiting);
+  StatusRecord record;
+  cuda::check(gpu.api().cuMemcpyDtoHAsync(&record, workspace, sizeof record, stream),
+              "cuMemcpyDtoHAsync", "reading a status record");
+  cuda::check(gpu.api().cuStreamSynchronize(stream), "cuStreamSynchronize",
+              "reading a status record");
+  if (record.magic != StatusRecord::kMagic || record.version != StatusRecord::kVersion)
+    throw UsageError("the workspace holds no status record",
+                     "initialise each workspace once before its first execution");
+  return record;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,206 @@
+#include "runtime/plan/plan_manifest.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string_view>
+
+namespace sparsertc {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kSchema = 1;
+/// Dimensions and byte offsets inside a kernel are signed 32-bit numbers.
+constexpr uint64_t kMost32 = std::numeric_limits<int32_t>::max();
+
+/// One object of the manifest; every access says what was expected where.
+class Reader {
+public:
+  Reader(const Json& object, const std::string& file, std::string where)
+      : object_(object), file_(file), where_(std::move(where)) {
+    if (!object_.is_object())
+      throw UserError(Place{file_, 0, 0, {}}, fmt::format("the manifest's {} is not a JSON object",
+                                                          where_.empty() ? "text" : where_));
+  }
+
+  [[noreturn]] void refuse(std::string_view key, const std::string& expected) const {
+    const auto found = object_.find(key);
+    throw UserError(Place{file_, 0, 0, {}},
+                    fmt::format("manifest key {}{}: expected {}, found {}", where_, key, expected,
+                                found == object_.end() ? "nothing" : found->dump().substr(0, 60)),
+                    "the file was made by another version of sparsertc; compile it again");
+  }
+
+  const Json& at(std::string_view key, const char* expected) const {
+    const auto found = object_.find(key);
+    if (found == object_.end())
+      refuse(key, expected);
+    return *found;
+  }
+
+  uint64_t number(std::string_view key, uint64_t least, uint64_t most) const {
+    const std::string expected = fmt::format("a number from {} to {}", least, most);
+    const Json& value = at(key, expected.c_str());
+    if (!value.is_number_unsigned() || value.get<uint64_t>() < least ||
+        value.get<uint64_t>() > most)
+      refuse(key, expected);
+    return value.get<uint64_t>();
+  }
+  uint32_t number32(std::string_view key, uint64_t least, uint64_t most) const {
+    return static_cast<uint32_t>(number(key, least, most));
+  }
+  /// `otherwise` where the key is absent.
+  uint32_t number32_or(std::string_view key, uint32_t otherwise) const {
+    return object_.contains(key) ? number32(key, 0, kMost32) : otherwise;
+  }
+  /// Nothing where the value is null.
+  std::optional<uint64_t> optional_number(std::string_view key, uint64_t most) const {
+    if (at(key, "a number or null").is_null())
+      return std::nullopt;
+    return number(key, 0, most);
+  }
+
+  std::string text(std::string_view key) const {
+    const Json& value = at(key, "text");
+    if (!value.is_string())
+      refuse(key, "text");
+    return value.get<std::string>();
+  }
+  /// The index of the text in `words`.
+  size_t word(std::string_view key, std::initializer_list<std::string_view> words) const {
+    const std::string value = text(key);
+    const auto found = std::find(words.begin(), words.end(), value);
+    if (found == words.end())
+      refuse(key, fmt::format("one of {}", fmt::join(words, ", ")));
+    return static_cast<size_t>(found - words.begin());
+  }
+
+  bool flag(std::string_view key) const {
+    const Json& value = at(key, "true or false");
+    if (!value.is_boolean())
+      refuse(key, "true or false");
+    return value.get<bool>();
+  }
+
+  const Json& array(std::string_view key) const {
+    const Json& value = at(key, "an array");
+    if (!value.is_array())
+      refuse(key, "an array");
+    return value;
+  }
+
+  Reader object(std::string_view key) const {
+    return Reader(at(key, "an object"), file_, fmt::format("{}{}.", where_, key));
+  }
+  Reader element(std::string_view key, size_t index) const {
+    return Reader(array(key)[index], file_, fmt::format("{}{}[{}].", where_, key, index));
+  }
+
+private:
+  const Json& object_;
+  const std::string& file_;
+  std::string where_; ///< "entries[0]."
+};
+
+PlanEntry read_entry(const Reader& json, const PlanManifest& manifest) {
+  const std::initializer_list<std::string_view> kRoles = {"b",       "c",   "bias", "residual",
+                                                          "columns", "ldb", "ldc"};
+  PlanEntry entry;
+  entry.name = json.text("name");
+  if (!entry.name.starts_with("sparsertc_"))
+    json.refuse("name", "a name that begins with sparsertc_");
+
+  const size_t parameters = json.array("parameters").size();
+  if (parameters > PlanEntry::kMostParameters)
+    json.refuse("parameters", fmt::format("at most {} of them", PlanEntry::kMostParameters));
+  for (size_t i = 0; i < parameters; ++i) {
+    const Reader parameter = json.element("parameters", i);
+    const auto role = static_cast<OperandRole>(parameter.word("role", kRoles));
+    const bool pointer = role <= OperandRole::residual;
+    // A kernel reads as many bytes as its parameter has: a wrong number would be read past it.
+    const uint64_t bytes = pointer ? 8 : 4;
+    if (parameter.number("bytes", 1, 8) != bytes)
+      parameter.refuse("bytes", std::to_string(bytes));
+    const bool given = role == OperandRole::bias       ? manifest.bias
+                       : role == OperandRole::residual ? manifest.residual
+                       : role == OperandRole::columns  ? !manifest.n
+                       : role == OperandRole::ldb      ? !manifest.ldb
+                       : role == OperandRole::ldc      ? !manifest.ldc
+                                                       : true;
+    if (!given)
+      parameter.refuse("role", "a parameter that the layer has");
+    entry.parameters.push_back(role);
+  }
+
+  entry.columns_per_block = json.number32("columns_per_block", 1, kMost32);
+  entry.grid_rows = json.object("grid").number32("y", 0, kMost32);
+  const Json& block = json.array("block");
+  if (block.size() != 3)
+    json.refuse("block", "three numbers");
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (!block[axis].is_number_unsigned() || block[axis].get<uint64_t>() < 1 ||
+        block[axis].get<uint64_t>() > kMost32)
+      json.refuse("block", "three positive numbers");
+    entry.block[axis] = block[axis].get<uint32_t>();
+  }
+  entry.dynamic_shared_bytes = json.number32("dynamic_shared_bytes", 0, kMost32);
+  entry.pointer_alignment = json.number32("pointer_alignment_bytes", 1, 256);
+  if (!std::has_single_bit(entry.pointer_alignment))
+    json.refuse("pointer_alignment_bytes", "a power of two");
+  entry.static_shared_bytes = json.number32_or("static_shared_bytes", 0);
+  entry.registers = json.number32_or("registers", 0);
+  return entry;
+}
+
+} // namespace
+
+PlanManifest parse_plan_manifest(const std::string& text, const std::string& name) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded())
+    throw UserError(Place{name, 0, 0, {}}, "the manifest is not JSON");
+  const Reader reader(json, name, "");
+  if (reader.number("schema", 0, std::numeric_limits<uint32_t>::max()) != kSchema)
+    reader.refuse("schema", std::to_string(kSchema));
+  reader.word("family", {"spmm"});
+
+  PlanManifest manifest;
+  manifest.target = reader.text("target");
+  manifest.m = reader.number("m", 0, kMost32);
+  manifest.k = reader.number("k", 0, kMost32);
+  manifest.n = reader.optional_number("n", kMost32);
+  manifest.nnz = reader.number("nnz", 0, std::numeric_limits<uint32_t>::max());
+  constexpr uint32_t kBytes[] = {4, 2, 2, 8};
+  manifest.element_bytes = kBytes[reader.word("dtype", {"f32", "f16", "bf16", "f64"})];
+  manifest.dtype = reader.text("dtype");
+  manifest.column_major = reader.word("layout", {"row", "column"}) == 1;
+  const uint64_t most_leading = kMost32 / manifest.element_bytes;
+  manifest.ldb = reader.optional_number("ldb", most_leading);
+  manifest.ldc = reader.optional_number("ldc", most_leading);
+  const auto check_leading = [&](const char* key, const std::optional<uint64_t>& leading,
+                                 uint64_t rows) {
+    if (!leading && (manifest.column_major || manifest.n))
+      reader.refuse(key, "a number, as only rows of a length given at the launch have none");
+    if (leading && *leading < (manifest.column_major ? rows : manifest.n.value_or(0)))
+      reader.refuse(key, "at least the length of a line");
+  };
+  check_leading("ldb", manifest.ldb, manifest.k);
+  check_leading("ldc", manifest.ldc, manifest.m);
+  const Reader epilogue = reader.object("epilogue");
+  manifest.bias = epilogue.flag("bias");
+  manifest.residual = epilogue.flag("residual");
+  manifest.activation = epilogue.text("activation");
+  manifest.strategy = reader.text("strategy");
+  manifest.tile = reader.text("tile");
+  manifest.pattern_digest = reader.text("pattern_digest");
+  for (size_t i = 0; i < reader.array("entries").size(); ++i)
+    manifest.entries.push_back(read_entry(reader.element("entries", i), manifest));
+  return manifest;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,49 @@
+// What a bundle's manifest says about launching its kernels, read and checked. The keys are those
+// of compiler/manifest.h and runtime/bundle/bundle.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsertc {
+
+/// What a kernel takes at one place of its parameter list.
+enum class OperandRole : uint8_t { b, c, bias, residual, columns, ldb, ldc };
+
+struct PlanEntry {
+  std::string name;
+  std::vector<OperandRole> parameters; ///< at most kMostParameters
+  /// grid.x = ceil(n / columns_per_block), grid.y = grid_rows, grid.z = 1.
+  uint32_t columns_per_block = 1;
+  uint32_t grid_rows = 0;
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t static_shared_bytes = 0; ///< 0 where the manifest does not say
+  uint32_t registers = 0;           ///< a thread; 0 where the manifest does not say
+  uint32_t pointer_alignment = 1;   ///< of B, C and the residual, bytes
+
+  uint64_t threads_per_block() const { return uint64_t{block[0]} * block[1] * block[2]; }
+
+  static constexpr size_t kMostParameters = 8;
+};
+
+struct PlanManifest {
+  std::string target; ///< "sm_90a"
+  uint64_t m = 0, k = 0, nnz = 0;
+  std::optional<uint64_t> n; ///< nothing: given at the launch
+  std::string dtype;         ///< "f32", "f16", "bf16", "f64"
+  uint32_t element_bytes = 4;
+  bool column_major = false;
+  std::optional<uint64_t> ldb, ldc; ///< elements; nothing: given at the launch
+  bool bias = false, residual = false;
+  std::string activation, strategy, tile, pattern_digest;
+  std::vector<PlanEntry> entries; ///< in launch order; none where there is nothing to compute
+};
+
+/// Reads a manifest's JSON text. Throws UserError (with `name`, the bundle's) for what is no
+/// manifest, of another schema or family, or contradicts itself.
+PlanManifest parse_plan_manifest(const std::string& json, const std::string& name);
+
+} // namespace sparsertc
