@@ -12,8 +12,15 @@ FakeCudaDriver* current_driver = nullptr;
 /// Leaves the enclosing function when the call is to fail.
 #define ENTER(name)                                                                                \
   FakeCudaDriver& fake = FakeCudaDriver::current();                                                \
+  const std::lock_guard<std::recursive_mutex> lock(fake.mutex);                                    \
   if (const Result injected = fake.enter(#name); injected != Result::CUDA_SUCCESS)                 \
   return injected
+
+/// The same for calls that work on the context current on the calling thread.
+#define ENTER_CONTEXT(name)                                                                        \
+  ENTER(name);                                                                                     \
+  if (!fake.has_current_context())                                                                 \
+  return Result::CUDA_ERROR_INVALID_CONTEXT
 
 /// Whether [address, address + bytes) lies in one allocation; its first byte.
 uint8_t* find_memory(FakeCudaDriver& fake, DeviceAddress address, size_t bytes) {
@@ -69,17 +76,19 @@ Result primary_context_release(DeviceOrdinal) {
 }
 Result context_set_current(ContextHandle context) {
   ENTER(cuCtxSetCurrent);
-  return fake.is_alive("context", context) ? Result::CUDA_SUCCESS
-                                           : Result::CUDA_ERROR_INVALID_CONTEXT;
+  if (!fake.is_alive("context", context))
+    return Result::CUDA_ERROR_INVALID_CONTEXT;
+  fake.current_contexts[std::this_thread::get_id()] = context;
+  return Result::CUDA_SUCCESS;
 }
 Result memory_get_info(size_t* free_bytes, size_t* total) {
-  ENTER(cuMemGetInfo);
+  ENTER_CONTEXT(cuMemGetInfo);
   *total = size_t{1} << 30;
   *free_bytes = *total / 2;
   return Result::CUDA_SUCCESS;
 }
 Result memory_allocate(DeviceAddress* address, size_t bytes) {
-  ENTER(cuMemAlloc);
+  ENTER_CONTEXT(cuMemAlloc);
   if (bytes == 0)
     return Result::CUDA_ERROR_INVALID_VALUE;
   std::vector<uint8_t> block(bytes, 0xcd);
@@ -88,11 +97,11 @@ Result memory_allocate(DeviceAddress* address, size_t bytes) {
   return Result::CUDA_SUCCESS;
 }
 Result memory_free(DeviceAddress address) {
-  ENTER(cuMemFree);
+  ENTER_CONTEXT(cuMemFree);
   return fake.memory.erase(address) == 1 ? Result::CUDA_SUCCESS : Result::CUDA_ERROR_INVALID_VALUE;
 }
 Result copy_to_device(DeviceAddress destination, const void* source, size_t bytes, StreamHandle) {
-  ENTER(cuMemcpyHtoDAsync);
+  ENTER_CONTEXT(cuMemcpyHtoDAsync);
   uint8_t* memory = find_memory(fake, destination, bytes);
   if (!memory)
     return Result::CUDA_ERROR_INVALID_VALUE;
@@ -100,7 +109,7 @@ Result copy_to_device(DeviceAddress destination, const void* source, size_t byte
   return Result::CUDA_SUCCESS;
 }
 Result copy_from_device(void* destination, DeviceAddress source, size_t bytes, StreamHandle) {
-  ENTER(cuMemcpyDtoHAsync);
+  ENTER_CONTEXT(cuMemcpyDtoHAsync);
   const uint8_t* memory = find_memory(fake, source, bytes);
   if (!memory)
     return Result::CUDA_ERROR_INVALID_VALUE;
@@ -108,7 +117,7 @@ Result copy_from_device(void* destination, DeviceAddress source, size_t bytes, S
   return Result::CUDA_SUCCESS;
 }
 Result memory_set(DeviceAddress address, uint8_t byte, size_t count, StreamHandle) {
-  ENTER(cuMemsetD8Async);
+  ENTER_CONTEXT(cuMemsetD8Async);
   uint8_t* memory = find_memory(fake, address, count);
   if (!memory)
     return Result::CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +126,7 @@ Result memory_set(DeviceAddress address, uint8_t byte, size_t count, StreamHandl
 }
 Result module_load(ModuleHandle* module, const void* image, uint32_t option_count,
                    JitOption* options, void** values) {
-  ENTER(cuModuleLoadDataEx);
+  ENTER_CONTEXT(cuModuleLoadDataEx);
   if (!fake.jit_error.empty()) {
     for (uint32_t i = 0; i < option_count; ++i)
       if (options[i] == JitOption::error_log_buffer)
@@ -132,11 +141,11 @@ Result module_load(ModuleHandle* module, const void* image, uint32_t option_coun
   return Result::CUDA_SUCCESS;
 }
 Result module_unload(ModuleHandle module) {
-  ENTER(cuModuleUnload);
+  ENTER_CONTEXT(cuModuleUnload);
   return fake.remove("module", module);
 }
 Result module_get_function(FunctionHandle* function, ModuleHandle module, const char* name) {
-  ENTER(cuModuleGetFunction);
+  ENTER_CONTEXT(cuModuleGetFunction);
   if (!fake.is_alive("module", module))
     return Result::CUDA_ERROR_INVALID_HANDLE;
   if (fake.kernels.count(name) == 0)
@@ -156,7 +165,7 @@ Result function_set_attribute(FunctionHandle, FunctionAttribute attribute, int32
   return Result::CUDA_SUCCESS;
 }
 Result stream_create(StreamHandle* stream, uint32_t) {
-  ENTER(cuStreamCreate);
+  ENTER_CONTEXT(cuStreamCreate);
   *stream = fake.make<StreamHandle>("stream");
   return Result::CUDA_SUCCESS;
 }
@@ -165,7 +174,7 @@ Result stream_destroy(StreamHandle stream) {
   return fake.remove("stream", stream);
 }
 Result stream_synchronize(StreamHandle) {
-  ENTER(cuStreamSynchronize);
+  ENTER_CONTEXT(cuStreamSynchronize);
   return Result::CUDA_SUCCESS;
 }
 Result stream_begin_capture(StreamHandle stream, uint32_t) {
@@ -181,7 +190,7 @@ Result stream_end_capture(StreamHandle stream, GraphHandle* graph) {
   return Result::CUDA_SUCCESS;
 }
 Result event_create(EventHandle* event, uint32_t) {
-  ENTER(cuEventCreate);
+  ENTER_CONTEXT(cuEventCreate);
   *event = fake.make<EventHandle>("event");
   return Result::CUDA_SUCCESS;
 }
@@ -222,10 +231,14 @@ Result graph_destroy(GraphHandle graph) {
 Result launch_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
                      uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
                      StreamHandle stream, void** parameters, void**) {
-  ENTER(cuLaunchKernel);
-  FakeCudaDriver::Launch launch{fake.functions[function],          {grid_x, grid_y, grid_z},
-                                {block_x, block_y, block_z},       shared_bytes,
-                                fake.capturing.count(stream) == 1, parameters};
+  ENTER_CONTEXT(cuLaunchKernel);
+  FakeCudaDriver::Launch launch{fake.functions[function],
+                                {grid_x, grid_y, grid_z},
+                                {block_x, block_y, block_z},
+                                shared_bytes,
+                                fake.capturing.count(stream) == 1,
+                                stream,
+                                parameters};
   if (fake.on_launch)
     fake.on_launch(launch);
   launch.parameters = nullptr;
@@ -289,6 +302,11 @@ void FakeCudaDriver::fail_every(const std::string& name, Result result) {
 
 uint64_t FakeCudaDriver::count(const std::string& name) const {
   return static_cast<uint64_t>(std::count(calls_.begin(), calls_.end(), name));
+}
+
+bool FakeCudaDriver::has_current_context() const {
+  const auto found = current_contexts.find(std::this_thread::get_id());
+  return found != current_contexts.end() && is_alive("context", found->second);
 }
 
 Result FakeCudaDriver::remove_any(const std::string& kind) {

@@ -8,14 +8,17 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace sparsertc::cuda {
 
-/// One at a time in a process: the driver's functions have no argument that could name it.
+/// One at a time in a process: the driver's functions have no argument that could name it. The
+/// driver's functions may be called from several threads at once; what is below only while none is.
 class FakeCudaDriver {
 public:
   FakeCudaDriver();
@@ -45,9 +48,10 @@ public:
     std::array<uint32_t, 3> block{};
     uint32_t shared_bytes = 0;
     bool captured = false;
+    StreamHandle stream = nullptr;
     void** parameters = nullptr; ///< valid during `on_launch` only
   };
-  /// Called for every launch; "runs" the kernel.
+  /// Called for every launch, one at a time; "runs" the kernel.
   std::function<void(const Launch&)> on_launch;
   std::vector<Launch> launches;
 
@@ -64,6 +68,11 @@ public:
 
   /// Counts the call and says what it must return; for the functions of the table.
   Result enter(const char* name);
+  /// Held by a function of the table while it runs.
+  std::recursive_mutex mutex;
+  /// The context current on each thread.
+  std::map<std::thread::id, ContextHandle> current_contexts;
+  bool has_current_context() const;
   static FakeCudaDriver& current();
 
   template <typename Handle>
