@@ -60,18 +60,19 @@ Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const
     // Column numbers of the last block are computed in 32 bits.
     most_columns_ = std::min(most_columns_, kMost32 - entry.columns_per_block);
   }
-  if (!context_->gpu() || manifest_.entries.empty())
-    return;
-  try {
+  if (context_->gpu() && !manifest_.entries.empty())
     load(name);
-  } catch (...) {
-    unload();
-    throw;
-  }
 }
 
 Plan::~Plan() {
-  unload();
+  if (!module_)
+    return;
+  // Unloading needs the context; where it cannot be had, nothing can be unloaded either.
+  try {
+    context_->gpu()->make_current();
+  } catch (const Error&) {
+  }
+  module_.reset();
 }
 
 void Plan::load(const std::string& name) {
@@ -103,18 +104,6 @@ void Plan::load(const std::string& name) {
     kernels_.push_back(kernel);
   }
   code_ = is_ptx ? Code::ptx : Code::cubin;
-}
-
-void Plan::unload() {
-  if (!module_)
-    return;
-  // Unloading needs the context; where it cannot be had, nothing can be unloaded either.
-  const cuda::Context& gpu = *context_->gpu();
-  try {
-    gpu.make_current();
-  } catch (const Error&) {
-  }
-  module_.reset();
 }
 
 void Plan::initialize_workspace(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const {

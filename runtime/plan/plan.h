@@ -78,7 +78,6 @@ public:
 
 private:
   void load(const std::string& name);
-  void unload();
 
   std::shared_ptr<const ExecutionContext> context_;
   Bundle bundle_;

@@ -1,0 +1,16 @@
+/* sparsertc.h in plain C: it compiles there, and structs have the sizes they have in C++. */
+#include "runtime/include/sparsertc.h"
+
+size_t c_size_of_plan_info(void);
+size_t c_size_of_arguments(void);
+size_t c_size_of_execution_status(void);
+
+size_t c_size_of_plan_info(void) {
+  return sizeof(sparsertc_plan_info);
+}
+size_t c_size_of_arguments(void) {
+  return sizeof(sparsertc_arguments);
+}
+size_t c_size_of_execution_status(void) {
+  return sizeof(sparsertc_execution_status);
+}
