@@ -16,6 +16,20 @@ Json leading_dimension(const SpmmSchedule& schedule, uint64_t elements) {
   return schedule.leading_dimension_parameters ? Json(nullptr) : Json(elements);
 }
 
+/// What the assembler said about the kernel; nothing where there was none.
+void add_resources(Json& entry, const std::vector<FunctionResources>& functions) {
+  for (const FunctionResources& function : functions) {
+    if (function.name != entry["name"])
+      continue;
+    entry["registers"] = function.registers;
+    entry["static_shared_bytes"] = function.shared_bytes;
+    entry["stack_bytes"] = function.stack_bytes;
+    entry["spill_store_bytes"] = function.spill_store_bytes;
+    entry["spill_load_bytes"] = function.spill_load_bytes;
+    entry["code_bytes"] = function.code_bytes;
+  }
+}
+
 Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
   Json parameters = Json::array();
   for (const KernelParameter& parameter : kernel.parameters)
@@ -61,9 +75,14 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
   json["artefact"] = name_of(options.artefact);
   json["target"] = schedule.target.name;
   if (!schedule.target.is_host) {
+    const uint32_t capability = schedule.target.compute_capability;
+    json["compute_capability"] = {capability / 10, capability % 10};
     json["ptx_version"] = schedule.target.ptx_version;
     json["road"] = options.road == Road::direct ? "direct" : "llvm";
   }
+  if (options.artefact == Artefact::cubin || options.artefact == Artefact::bundle)
+    json["assembler"] =
+        result.assembled.cubin.empty() ? Json(nullptr) : Json(result.assembled.assembler);
 
   json["m"] = schedule.rows;
   json["k"] = schedule.inner;
@@ -86,8 +105,10 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
   json["values_digest"] = values_digest(result.weights.values);
 
   json["entries"] = Json::array();
-  for (const KernelManifest& kernel : result.lowered.kernels)
+  for (const KernelManifest& kernel : result.lowered.kernels) {
     json["entries"].push_back(entry_json(kernel, problem));
+    add_resources(json["entries"].back(), result.assembled.functions);
+  }
   json["remarks"] = schedule.remarks;
   return json.dump(2) + "\n";
 }

@@ -19,6 +19,10 @@ std::string_view sparsertc_version();
 ///   ldb, ldc          elements, or null where they are parameters
 ///   entries[].grid    x = ceil(n / columns_per_block), y, z
 ///   entries[].parameters[]  name, role, type, bytes
+///   compute_capability      of a GPU target, [9, 0]: the least whose GPUs run the PTX
+///   assembler         of cubins and bundles: "ptxas 13.0.88", null where a bundle has no cubin
+///   entries[].registers, static_shared_bytes, stack_bytes, spill_store_bytes, spill_load_bytes,
+///                     code_bytes: of cubins, as far as the assembler says
 std::string manifest_json(const PipelineResult& result, const PipelineOptions& options);
 
 } // namespace sparsertc

@@ -25,6 +25,8 @@
 #include "ir/printer.h"
 #include "ir/verifier.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -87,6 +89,7 @@ std::string emit(const LoweredSpmm& lowered, const PipelineOptions& options) {
   case Artefact::llvm:
     return emit_llvm_ir(lowered.module, options.target, options.llvm);
   case Artefact::ptx:
+  case Artefact::bundle: // beside the cubin
     if (options.road == Road::llvm)
       return emit_ptx_through_llvm(lowered.module, options.target, options.llvm);
     return emit_ptx(lowered.module, options.target, PtxOptions{options.annotate});
@@ -109,20 +112,53 @@ std::vector<std::string> emit_units(const LoweredSpmm& lowered, const PipelineOp
   return emit_ptx_units(lowered.module, options.target, PtxOptions{options.annotate});
 }
 
-std::string assemble(const PipelineResult& result, const PipelineOptions& options) {
-  if (options.assembler == nullptr)
-    throw InternalError("a cubin was asked for without an assembler");
+/// Everything that the machine code depends on, beside the units themselves and the assembler.
+std::string provenance_of(const PipelineResult& result, const PipelineOptions& options) {
+  const SpmmSchedule& schedule = result.schedule;
+  const SpmmProblem& problem = schedule.problem;
+  std::string text = "family=spmm\n";
+  text += fmt::format("pattern={}\n", result.pattern_digest);
+  // Every strategy so far has the values in its code or in its tables.
+  text += fmt::format("values={}\n", values_digest(result.weights.values));
+  text += fmt::format("m={}\nk={}\nn={}\n", schedule.rows, schedule.inner,
+                      problem.columns ? std::to_string(*problem.columns) : "dynamic");
+  text += fmt::format("dtype={}\nlayout={}\nldb={}\nldc={}\n", name_of(problem.type),
+                      name_of(problem.layout), problem.ldb, problem.ldc);
+  text += fmt::format("half_terms={}\n", problem.half_terms);
+  text += fmt::format("bias={}\nresidual={}\nactivation={}\n", problem.epilogue.bias,
+                      problem.epilogue.residual, name_of(problem.epilogue.activation));
+  text += fmt::format("tile={}\n", to_string(schedule.tile));
+  text += fmt::format("ptx_version={}\nroad={}\n", options.target.ptx_version,
+                      options.road == Road::direct ? "direct" : "llvm");
+  return text;
+}
+
+/// What every function may use, so that it can be called from every kernel: a block's threads share
+/// the registers of a multiprocessor, and the assembler sees functions without their kernel.
+uint32_t most_registers(const ir::Module& module) {
+  uint32_t most = register_limit(1);
+  for (const ir::Function& function : module.functions) {
+    if (function.kind != ir::FunctionKind::kernel)
+      continue;
+    const uint64_t threads = uint64_t{function.block[0]} * function.block[1] * function.block[2];
+    most = std::min(most, register_limit(threads));
+    if (function.max_registers != 0)
+      most = std::min(most, function.max_registers);
+  }
+  return most;
+}
+
+Assembled assemble(const PipelineResult& result, const PipelineOptions& options) {
   AssembleRequest request;
   request.units = result.units;
   request.target = options.target.name;
+  request.provenance = provenance_of(result, options);
   for (const KernelManifest& kernel : result.lowered.kernels)
     request.kernels.push_back(kernel.entry);
-  for (const ir::Function& function : result.lowered.module.functions)
-    request.max_registers = std::max(request.max_registers, function.max_registers);
+  request.max_registers = most_registers(result.lowered.module);
   request.jobs = options.jobs;
   request.stop = options.stop;
-  const Assembled assembled = options.assembler->assemble(request);
-  return std::string(assembled.cubin.begin(), assembled.cubin.end());
+  return options.assembler->assemble(request);
 }
 
 } // namespace
@@ -137,6 +173,8 @@ std::string_view name_of(Artefact artefact) {
     return "ptx";
   case Artefact::cubin:
     return "cubin";
+  case Artefact::bundle:
+    return "bundle";
   case Artefact::host_object:
     return "host";
   case Artefact::none:
@@ -188,16 +226,25 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
     return result;
 
   const bool to_cubin = options.artefact == Artefact::cubin;
+  const bool to_bundle = options.artefact == Artefact::bundle;
+  if (to_cubin && options.assembler == nullptr)
+    throw InternalError("a cubin was asked for without an assembler");
+  const bool to_assembler = (to_cubin || to_bundle) && options.assembler != nullptr;
   if (!stages.run("emit", [&] {
-        if (to_cubin)
+        if (to_assembler)
           result.units = emit_units(result.lowered, options);
-        else
+        // Through LLVM the one unit is the whole program.
+        if (to_bundle && result.units.size() == 1 && options.road == Road::llvm)
+          result.artefact = result.units.front();
+        else if (!to_cubin)
           result.artefact = emit(result.lowered, options);
       }))
     return result;
 
+  if (to_assembler)
+    stages.run("assemble", [&] { result.assembled = assemble(result, options); });
   if (to_cubin)
-    stages.run("assemble", [&] { result.artefact = assemble(result, options); });
+    result.artefact.assign(result.assembled.cubin.begin(), result.assembled.cubin.end());
   return result;
 }
 

@@ -21,10 +21,11 @@ enum class Artefact : uint8_t {
   llvm,        ///< LLVM IR text (.ll)
   ptx,         ///< PTX text (.ptx)
   cubin,       ///< machine code of the target (.cubin), through PipelineOptions::assembler
+  bundle,      ///< PTX and, where there is an assembler, a cubin; the container is runtime/bundle's
   host_object, ///< a relocatable ELF object for this machine's CPU (.o)
   none,        ///< nothing is emitted: the caller runs the IR itself (HostProgram)
 };
-/// "ir", "llvm", "ptx", "cubin", "host", "none".
+/// "ir", "llvm", "ptx", "cubin", "bundle", "host", "none".
 std::string_view name_of(Artefact artefact);
 
 /// How IR becomes PTX.
@@ -41,9 +42,11 @@ struct PipelineResult {
   std::string pattern_digest;
   SpmmSchedule schedule;
   LoweredSpmm lowered;
-  /// PTX to be assembled (cubin only).
+  /// PTX to be assembled (cubin and bundle).
   std::vector<std::string> units;
-  /// The bytes of the artefact.
+  /// What the assembler made of it.
+  Assembled assembled;
+  /// The bytes of the artefact; of a bundle the PTX of the whole program.
   std::string artefact;
   /// In the order in which they ran; `verify` once for each run of the verifier.
   std::vector<StageTime> times;
@@ -60,7 +63,7 @@ struct PipelineOptions {
   /// Origins of operations as comments in PTX.
   bool annotate = false;
   LlvmOptions llvm;
-  /// Makes cubins; must outlive the run.
+  /// Makes cubins; must outlive the run. A bundle without one holds PTX only.
   const Assembler* assembler = nullptr;
   /// Assembler processes at once; 0: one for each core.
   unsigned jobs = 0;

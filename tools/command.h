@@ -27,5 +27,6 @@ Command add_inspect_command(CLI::App& application);
 Command add_run_command(CLI::App& application);
 Command add_bench_command(CLI::App& application);
 Command add_opt_command(CLI::App& application);
+Command add_cache_command(CLI::App& application);
 
 } // namespace sparsertc

@@ -1,9 +1,9 @@
 // sparsertc compile: a matrix becomes code, in a file with its manifest beside it.
-#include "compiler/assemble/ptxas.h"
 #include "compiler/manifest.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
 #include "ir/printer.h"
+#include "runtime/bundle/bundle.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/session.h"
@@ -22,6 +22,7 @@ struct CompileOptions {
   ScheduleOptions schedule;
   WatchOptions watch;
   JobOptions jobs;
+  CacheOptions cache;
   std::string output = "-";
   std::string emit;
   std::string road = "direct";
@@ -41,30 +42,27 @@ Artefact artefact_of(const CompileOptions& options) {
     const char* suffix;
     Artefact artefact;
   };
-  static const Kind kinds[] = {{"ir", ".sir", Artefact::ir},
-                               {"llvm", ".ll", Artefact::llvm},
-                               {"ptx", ".ptx", Artefact::ptx},
-                               {"cubin", ".cubin", Artefact::cubin},
-                               {"host", ".o", Artefact::host_object}};
+  static const Kind kinds[] = {
+      {"ir", ".sir", Artefact::ir},          {"llvm", ".ll", Artefact::llvm},
+      {"ptx", ".ptx", Artefact::ptx},        {"cubin", ".cubin", Artefact::cubin},
+      {"bundle", ".srtc", Artefact::bundle}, {"host", ".o", Artefact::host_object}};
   if (!options.emit.empty()) {
-    if (options.emit == "bundle")
-      throw UsageError("--emit=bundle: this version makes no bundles", "--emit=cubin or ptx");
-    return kinds[choose_word("--emit", options.emit, {"ir", "llvm", "ptx", "cubin", "host"})]
-        .artefact;
+    std::vector<std::string> words;
+    for (const Kind& kind : kinds)
+      words.push_back(kind.word);
+    return kinds[choose_word("--emit", options.emit, words)].artefact;
   }
   for (const Kind& kind : kinds)
     if (ends_with(options.output, kind.suffix))
       return kind.artefact;
-  if (ends_with(options.output, ".srtc"))
-    throw UsageError(fmt::format("-o {}: this version makes no bundles", options.output),
-                     "use a name that ends in .cubin or .ptx");
   return Artefact::ptx;
 }
 
 /// What a pipeline that was stopped early has made, as text.
 std::string describe_stopped(const PipelineResult& result, const std::string& stage) {
-  if (stage == "emit") // of a cubin
-    return fmt::format("{}", fmt::join(result.units, "\n"));
+  if (stage == "emit") // what the assembler would get, or what the driver would
+    return result.units.empty() ? result.artefact
+                                : fmt::format("{}", fmt::join(result.units, "\n"));
   if (stage_has_ir(stage))
     return ir::print(result.lowered.module);
   const Pattern& pattern = result.weights.pattern;
@@ -85,15 +83,43 @@ std::string describe_stopped(const PipelineResult& result, const std::string& st
   return text;
 }
 
-std::unique_ptr<Assembler> find_assembler() {
+/// What a cubin needs and a bundle can do without, with a remark.
+std::unique_ptr<CachedAssembler> find_assembler(const CompileOptions& options, Artefact artefact) {
+  if (artefact != Artefact::cubin && artefact != Artefact::bundle)
+    return nullptr;
   std::vector<std::string> refused;
-  std::unique_ptr<Assembler> assembler = Ptxas::find(refused);
-  if (assembler == nullptr)
-    throw UserError(
-        fmt::format("no assembler for a cubin{}{}", refused.empty() ? "" : ": ",
-                    fmt::join(refused, "; ")),
-        "install a CUDA toolkit, or use --emit=ptx: the driver takes the text as it is");
-  return assembler;
+  std::unique_ptr<CachedAssembler> found =
+      CachedAssembler::find(options.cache, options.watch.verbose, refused);
+  if (found != nullptr)
+    return found;
+  const std::string reasons =
+      fmt::format("{}{}", refused.empty() ? "" : ": ", fmt::join(refused, "; "));
+  if (artefact == Artefact::cubin)
+    throw UserError("no assembler for a cubin" + reasons,
+                    "install a CUDA toolkit, or use --emit=ptx or bundle: the driver takes the "
+                    "text as it is");
+  fmt::print(
+      stderr,
+      "remark: no assembler{}; the bundle holds PTX only, which the driver assembles when it "
+      "is loaded\n",
+      reasons);
+  return nullptr;
+}
+
+std::vector<uint8_t> bytes_of(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+/// The container's bytes: machine code where there was an assembler, and always PTX, for other
+/// GPUs.
+std::string bundle_of(const PipelineResult& result, const PipelineOptions& options) {
+  Bundle bundle;
+  bundle.manifest = manifest_json(result, options);
+  if (!result.assembled.cubin.empty())
+    bundle.sections.push_back({"cubin", result.assembled.cubin});
+  bundle.sections.push_back({"ptx", bytes_of(result.artefact)});
+  const std::vector<uint8_t> bytes = serialize(bundle);
+  return {bytes.begin(), bytes.end()};
 }
 
 int compile(const CompileOptions& options) {
@@ -108,7 +134,9 @@ int compile(const CompileOptions& options) {
       choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
   const bool for_host = pipeline.artefact == Artefact::host_object;
   pipeline.target = resolve_target(for_host ? "host" : options.target);
-  const bool for_gpu = pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::cubin;
+  const bool for_bundle = pipeline.artefact == Artefact::bundle;
+  const bool for_gpu =
+      pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::cubin || for_bundle;
   if (for_gpu && pipeline.target.is_host)
     throw UsageError("--target=host: there is no PTX for the CPU",
                      "use --emit=host for an object file, or --emit=ir or llvm");
@@ -117,9 +145,9 @@ int compile(const CompileOptions& options) {
   pipeline.annotate = options.annotate;
   pipeline.jobs = options.jobs.jobs;
   pipeline.stop = &interrupt_flag();
-  const std::unique_ptr<Assembler> assembler =
-      pipeline.artefact == Artefact::cubin ? find_assembler() : nullptr;
-  pipeline.assembler = assembler.get();
+  const std::unique_ptr<CachedAssembler> assembler = find_assembler(options, pipeline.artefact);
+  if (assembler != nullptr)
+    pipeline.assembler = &assembler->assembler();
 
   Progress progress;
   watch_pipeline(pipeline, options.watch, progress);
@@ -132,12 +160,12 @@ int compile(const CompileOptions& options) {
   print_watched(result, options.watch);
 
   if (!pipeline.stop_after.empty() && pipeline.stop_after != "assemble" &&
-      !(pipeline.stop_after == "emit" && pipeline.artefact != Artefact::cubin)) {
+      !(pipeline.stop_after == "emit" && pipeline.assembler == nullptr && !for_bundle)) {
     write_text(options.output, describe_stopped(result, pipeline.stop_after));
     return 0;
   }
-  write_text(options.output, result.artefact);
-  const bool has_manifest = for_gpu || for_host;
+  write_text(options.output, for_bundle ? bundle_of(result, pipeline) : result.artefact);
+  const bool has_manifest = (for_gpu && !for_bundle) || for_host; // a bundle has its own
   if (has_manifest && options.output != "-")
     write_text(options.output + ".json", manifest_json(result, pipeline));
   return 0;
@@ -157,9 +185,8 @@ Command add_compile_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option(
       "--emit", options->emit,
-      "ir, llvm, ptx, cubin or host; else the output's suffix says: .sir .ll .ptx .cubin "
-      ".o; else "
-      "ptx");
+      "ir, llvm, ptx, cubin, bundle or host; else the output's suffix says: .sir .ll .ptx .cubin "
+      ".srtc .o; else ptx");
   parser
       ->add_option(
           "--target", options->target,
@@ -176,11 +203,13 @@ Command add_compile_command(CLI::App& application) {
                      fmt::format("End after this stage and write what it made. Stages: {}",
                                  fmt::join(pipeline_stages(), ", ")));
   declare(*parser, options->jobs);
+  declare(*parser, options->cache);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
   declare(*parser, options->watch);
   parser->footer("Examples:\n"
                  "  sparsertc compile layer.npy -o layer.ptx --target=sm_90a -n 256\n"
+                 "  sparsertc compile layer.npy -o layer.srtc\n"
                  "  sparsertc compile layer.npz -o layer.sir --dtype=f16 --bias --activation=relu\n"
                  "  sparsertc compile pattern.smtx --values=random:1 --emit=llvm | less\n"
                  "  sparsertc compile model.safetensors --tensor=fc1.weight -o fc1.ptx\n"

@@ -256,6 +256,22 @@ void declare(CLI::App& parser, JobOptions& options) {
       ->capture_default_str();
 }
 
+void declare(CLI::App& parser, CacheOptions& options) {
+  parser
+      .add_option(
+          "--cache-dir", options.directory,
+          "Where assembled code is kept; else SPARSERTC_CACHE_DIR, XDG_CACHE_HOME/sparsertc "
+          "or ~/.cache/sparsertc")
+      ->group("Cache");
+  parser.add_flag("--no-cache", options.off, "Assemble anew and keep nothing")->group("Cache");
+  parser
+      .add_option("--cache-limit", options.limit_mib,
+                  "MiB the cache may take; what was used least recently goes")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40))
+      ->capture_default_str()
+      ->group("Cache");
+}
+
 void declare(CLI::App& parser, ReportOptions& options) {
   parser.add_option("--report", options.report, "Form of the report: text or json")
       ->capture_default_str();

@@ -69,6 +69,14 @@ struct JobOptions {
 };
 void declare(CLI::App& parser, JobOptions& options);
 
+/// The disk cache of assembled code.
+struct CacheOptions {
+  std::string directory;
+  bool off = false;
+  uint64_t limit_mib = 1024;
+};
+void declare(CLI::App& parser, CacheOptions& options);
+
 /// `--report=text|json`.
 struct ReportOptions {
   std::string report = "text";

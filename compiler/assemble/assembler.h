@@ -18,6 +18,8 @@ struct AssembleRequest {
   std::string target; ///< "sm_90a"
   /// Entries that the result must hold.
   std::vector<std::string> kernels;
+  /// What the units were made from, lines of `fact=value` in a fixed order; part of a cache's key.
+  std::string provenance;
   unsigned optimisation_level = 3; ///< 0 to 3
   uint32_t max_registers = 0;      ///< a thread; 0: no cap
   unsigned jobs = 0;               ///< processes at once; 0: one for each core

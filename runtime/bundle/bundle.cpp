@@ -100,7 +100,8 @@ void check_outside(std::span<const uint8_t> bytes, const std::string& name) {
          fmt::format("cut short: the bundle has {} bytes, the file has {}", said, bytes.size()));
   if (said < bytes.size())
     fail(name, said,
-         fmt::format("{} foreign bytes after the end of the bundle", bytes.size() - said));
+         fmt::format("{} foreign {} after the end of the bundle", bytes.size() - said,
+                     bytes.size() - said == 1 ? "byte" : "bytes"));
   const size_t body = bytes.size() - kDigestBytes;
   const std::array<uint8_t, kDigestBytes> digest = digest_of(bytes.first(body));
   if (!std::equal(digest.begin(), digest.end(), bytes.begin() + static_cast<ptrdiff_t>(body)))
