@@ -90,12 +90,9 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done, 1 diagnosed, 2 usage, 3 no GPU, 70 internal, 130 stopped.");
 
   const std::vector<Command> commands = {
-      add_compile_command(application),
-      add_inspect_command(application),
-      add_run_command(application),
-      add_bench_command(application),
-      add_opt_command(application),
-      add_cache_command(application),
+      add_compile_command(application), add_inspect_command(application),
+      add_run_command(application),     add_bench_command(application),
+      add_opt_command(application),     add_cache_command(application),
   };
   try {
     if (argc > 1)
