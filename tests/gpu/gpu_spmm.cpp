@@ -151,32 +151,6 @@ void check_against_float64(const PreparedCase& prepared, const std::vector<doubl
   CHECK(check.passed);
 }
 
-/// Makes the fake driver run the PTX it was given on the memory it has handed out.
-void interpret_launches(cuda::FakeCudaDriver& fake, size_t argument_count) {
-  fake.kernels = {"sparsertc_spmm"};
-  fake.on_launch = [&fake, argument_count](const cuda::FakeCudaDriver::Launch& launch) {
-    ptx::Machine machine;
-    std::vector<std::pair<cuda::DeviceAddress, uint64_t>> places; // in the fake, in the machine
-    for (auto& [address, block] : fake.memory)
-      places.emplace_back(address, machine.register_buffer(block.data(), block.size(), true));
-    std::vector<uint64_t> arguments(argument_count);
-    for (size_t i = 0; i < argument_count; ++i) {
-      std::memcpy(&arguments[i], launch.parameters[i], sizeof(uint64_t));
-      for (const auto& [address, place] : places)
-        if (arguments[i] >= address && arguments[i] - address < fake.memory[address].size()) {
-          arguments[i] += place - address;
-          break;
-        }
-    }
-    const auto& text = fake.last_image;
-    const ptx::Program program =
-        ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
-    machine.run(program, launch.kernel, {launch.grid[0], launch.grid[1], launch.grid[2]},
-                {launch.block[0], launch.block[1], launch.block[2]}, arguments,
-                launch.shared_bytes);
-  };
-}
-
 GpuProgram make_program(GpuRoad road, const LoweredSpmm& lowered, const Target& target,
                         const Ptxas* ptxas, unsigned jobs) {
   if (road == GpuRoad::assembled)
@@ -221,6 +195,31 @@ void run_on_host_only(PreparedCase& prepared, TaskPool& pool) {
 }
 
 } // namespace
+
+void interpret_launches(cuda::FakeCudaDriver& fake, size_t argument_count) {
+  fake.kernels = {"sparsertc_spmm"};
+  fake.on_launch = [&fake, argument_count](const cuda::FakeCudaDriver::Launch& launch) {
+    ptx::Machine machine;
+    std::vector<std::pair<cuda::DeviceAddress, uint64_t>> places; // in the fake, in the machine
+    for (auto& [address, block] : fake.memory)
+      places.emplace_back(address, machine.register_buffer(block.data(), block.size(), true));
+    std::vector<uint64_t> arguments(argument_count);
+    for (size_t i = 0; i < argument_count; ++i) {
+      std::memcpy(&arguments[i], launch.parameters[i], sizeof(uint64_t));
+      for (const auto& [address, place] : places)
+        if (arguments[i] >= address && arguments[i] - address < fake.memory[address].size()) {
+          arguments[i] += place - address;
+          break;
+        }
+    }
+    const auto& text = fake.last_image;
+    const ptx::Program program =
+        ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
+    machine.run(program, launch.kernel, {launch.grid[0], launch.grid[1], launch.grid[2]},
+                {launch.block[0], launch.block[1], launch.block[2]}, arguments,
+                launch.shared_bytes);
+  };
+}
 
 std::string_view name_of(GpuRoad road) {
   switch (road) {
