@@ -1,10 +1,10 @@
 #include "tools/gpu.h"
 
-#include "compiler/emit/target.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstring>
 
@@ -66,7 +66,17 @@ std::string target_of(const cuda::Context& gpu) {
   return best;
 }
 
-GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
+bool takes_cubins(const cuda::Context& gpu, const Target& target, const std::string& assembler) {
+  const size_t digits = assembler.find_first_of("0123456789");
+  if (digits == std::string::npos)
+    return false;
+  int major = 0;
+  std::from_chars(assembler.data() + digits, assembler.data() + assembler.size(), major);
+  return gpu.properties().compute_capability / 10 == target.compute_capability / 10 &&
+         gpu.driver().version() / 1000 >= major;
+}
+
+GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image,
                   const std::vector<KernelManifest>& kernels, const SpmmBuffers& buffers,
                   uint32_t columns, unsigned samples) {
   const cuda::Stream stream(gpu);
@@ -92,8 +102,8 @@ GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& ptx,
     const std::vector<uint64_t> arguments =
         packed(arguments_of(kernel, addresses, columns, buffers.ldb, buffers.ldc));
     const auto start = std::chrono::steady_clock::now();
-    const cuda::Launcher launcher(gpu, {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()},
-                                  kernel.entry, shape);
+    const cuda::Launcher launcher(
+        gpu, {reinterpret_cast<const uint8_t*>(image.data()), image.size()}, kernel.entry, shape);
     const std::chrono::duration<double, std::micro> load = std::chrono::steady_clock::now() - start;
     run.load_us += load.count();
     launcher.launch(arguments, stream);

@@ -28,6 +28,7 @@ struct RunOptions {
   ScheduleOptions schedule;
   WatchOptions watch;
   JobOptions jobs;
+  CacheOptions cache;
   ReportOptions report;
   OperandSources sources;
   std::string output;
@@ -176,6 +177,18 @@ int run(const RunOptions& options) {
       choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
   pipeline.target = find_target(gpu ? target_of(*gpu) : "host");
   pipeline.artefact = gpu ? Artefact::ptx : Artefact::none;
+  pipeline.jobs = options.jobs.jobs;
+  pipeline.stop = &interrupt_flag();
+  // Machine code where this machine can make it: in parallel, and only once. Else the driver
+  // assembles the PTX.
+  std::vector<std::string> refused;
+  std::unique_ptr<CachedAssembler> assembler;
+  if (gpu)
+    assembler = CachedAssembler::find(options.cache, options.watch.verbose, refused);
+  if (assembler && takes_cubins(*gpu, pipeline.target, assembler->assembler().identity())) {
+    pipeline.artefact = Artefact::cubin;
+    pipeline.assembler = &assembler->assembler();
+  }
 
   Progress progress;
   watch_pipeline(pipeline, options.watch, progress);
@@ -264,6 +277,7 @@ Command add_run_command(CLI::App& application) {
       ->capture_default_str();
   declare(*parser, options->report);
   declare(*parser, options->jobs);
+  declare(*parser, options->cache);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
   declare(*parser, options->watch);

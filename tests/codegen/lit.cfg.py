@@ -27,7 +27,8 @@ config.environment["PATH"] = os.pathsep.join(
 )
 # What a user has set must not decide what a test sees.
 config.environment["LC_ALL"] = "C"
-for variable in ("SPARSERTC_CACHE_DIR", "COLUMNS"):
+config.environment["SPARSERTC_CACHE_DIR"] = os.path.join(config.exec_root, "cache")
+for variable in ("SPARSERTC_PTXAS", "COLUMNS"):
     config.environment.pop(variable, None)
 
 config.substitutions.append(("%sparsertc", config.sparsertc))
