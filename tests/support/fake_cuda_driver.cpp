@@ -91,7 +91,7 @@ Result memory_allocate(DeviceAddress* address, size_t bytes) {
   ENTER_CONTEXT(cuMemAlloc);
   if (bytes == 0)
     return Result::CUDA_ERROR_INVALID_VALUE;
-  std::vector<uint8_t> block(bytes, 0xcd);
+  FakeCudaDriver::Memory block(bytes, 0xcd);
   *address = reinterpret_cast<DeviceAddress>(block.data());
   fake.memory[*address] = std::move(block);
   return Result::CUDA_SUCCESS;

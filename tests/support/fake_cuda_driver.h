@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,6 +17,21 @@
 #include <vector>
 
 namespace sparsertc::cuda {
+
+/// Allocates as a device does: aligned to 256 bytes.
+template <typename T>
+struct DeviceAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{256};
+  DeviceAllocator() = default;
+  template <typename U>
+  explicit DeviceAllocator(const DeviceAllocator<U>&) {}
+  T* allocate(size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+  }
+  void deallocate(T* address, size_t) { ::operator delete(address, kAlignment); }
+  bool operator==(const DeviceAllocator&) const { return true; }
+};
 
 /// One at a time in a process: the driver's functions have no argument that could name it. The
 /// driver's functions may be called from several threads at once; what is below only while none is.
@@ -94,7 +110,8 @@ public:
     const auto found = alive_.find(kind);
     return found != alive_.end() && found->second.count(reinterpret_cast<uint64_t>(handle)) == 1;
   }
-  std::map<DeviceAddress, std::vector<uint8_t>> memory;
+  using Memory = std::vector<uint8_t, DeviceAllocator<uint8_t>>;
+  std::map<DeviceAddress, Memory> memory;
   std::map<FunctionHandle, std::string> functions;
   std::set<StreamHandle> capturing;
 

@@ -108,16 +108,12 @@ public:
     REQUIRE(session.load(bundle_of(manifest), &plan) == SPARSERTC_OK);
     for (void** address : {&b, &c, &bias, &residual, &workspace})
       REQUIRE(sparsertc_memory_allocate(session.context, 4096, address) == SPARSERTC_OK);
-    // The fake's memory is the host's, aligned less than a device's.
-    workspace = aligned(workspace);
-    b = aligned(b);
-    c = aligned(c);
-    residual = aligned(residual);
     REQUIRE(sparsertc_workspace_initialize(plan, workspace, nullptr) == SPARSERTC_OK);
   }
   ~LoadedPlan() {
     sparsertc_plan_destroy(plan);
-    session_.fake.memory.clear();
+    for (void* address : {b, c, bias, residual, workspace})
+      sparsertc_memory_free(session_.context, address);
   }
   LoadedPlan(const LoadedPlan&) = delete;
   LoadedPlan& operator=(const LoadedPlan&) = delete;
@@ -133,9 +129,6 @@ public:
   void *b = nullptr, *c = nullptr, *bias = nullptr, *residual = nullptr, *workspace = nullptr;
 
 private:
-  static void* aligned(void* address) {
-    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(address) + 255) / 256 * 256);
-  }
   Session& session_;
 };
 
@@ -633,8 +626,7 @@ sparsertc_result whole_session(FakeCudaDriver& fake, const std::vector<uint8_t>&
   then([&] { return sparsertc_plan_create(context, bundle.data(), bundle.size(), &plan); });
   for (void*& buffer : buffers)
     then([&] { return sparsertc_memory_allocate(context, 1024, &buffer); });
-  void* workspace =
-      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(buffers[3]) + 63) / 64 * 64);
+  void* workspace = buffers[3];
   const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   then([&] { return sparsertc_memory_write(context, buffers[0], ones, sizeof ones, nullptr); });
   then([&] { return sparsertc_workspace_initialize(plan, workspace, nullptr); });

@@ -1,0 +1,12 @@
+// The fake driver with the PTX interpreter in it: launches really compute.
+#pragma once
+
+#include "tests/support/fake_cuda_driver.h"
+
+namespace sparsertc {
+
+/// Makes the fake driver run the PTX it was last given on the memory it has handed out. The
+/// kernel's arguments must be given as 8 bytes each.
+void interpret_launches(cuda::FakeCudaDriver& fake);
+
+} // namespace sparsertc
