@@ -1,8 +1,9 @@
-// sparsertc bench: our time on the CPU beside OpenBLAS on the dense matrix and Eigen's sparse
-// product, in one run, with the same number of threads, taking turns.
-#include "compiler/input/random_values.h"
+// sparsertc bench: our time beside those of libraries, in one run, taking turns. This file has the
+// CPU: OpenBLAS on the dense matrix and Eigen's sparse product, with the same number of threads.
 #include "compiler/pipeline.h"
 #include "ir/error.h"
+#include "tools/bench_cases.h"
+#include "tools/bench_gpu.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/peers.h"
@@ -29,25 +30,27 @@ using Clock = std::chrono::steady_clock;
 
 struct BenchOptions {
   std::vector<std::string> inputs;
+  std::string set;
   std::string values = "random:1";
   std::string columns = "256";
-  ScheduleOptions schedule;
+  std::vector<std::string> tiles;
+  std::string candidates;
+  double budget_seconds = 5;
   JobOptions jobs;
   ReportOptions report;
   std::string device = "cpu";
-  std::string csv;
+  std::string csv, plot;
   std::vector<double> levels = {80, 90, 95, 98};
   uint64_t seed = 1;
-  unsigned rounds = 9;
+  std::optional<unsigned> rounds;
 };
 
-/// One thing to be measured: a matrix and the number of columns of B.
-struct Case {
-  std::string name;
-  double nominal_percent = -1; ///< of zeros; negative where only the file knows
-  std::function<Matrix()> weights;
-  uint32_t columns = 0;
-};
+constexpr unsigned kCpuRounds = 9;
+constexpr unsigned kGpuRounds = 15;
+
+unsigned rounds_of(const BenchOptions& options) {
+  return options.rounds.value_or(options.device == "gpu" ? kGpuRounds : kCpuRounds);
+}
 
 struct Timing {
   double median_us = 0;
@@ -67,69 +70,6 @@ struct Row {
   Timing ours;
   std::optional<Timing> openblas, eigen;
 };
-
-// ---- cases -------------------------------------------------------------------------------------
-
-/// M x K with exactly round(M K (1 - zeros)) entries, every such pattern equally likely (Knuth, The
-/// Art of Computer Programming 2, algorithm 3.4.2 S), values in [-1, 1).
-Matrix random_matrix(uint32_t rows, uint32_t columns, double zeros, uint64_t seed,
-                     const std::string& name) {
-  SplitMix64 random(seed);
-  uint64_t positions = uint64_t{rows} * columns;
-  uint64_t wanted =
-      static_cast<uint64_t>(std::llround(static_cast<double>(positions) * (1 - zeros)));
-  Matrix matrix;
-  matrix.name = name;
-  matrix.pattern.rows = rows;
-  matrix.pattern.columns = columns;
-  for (uint32_t row = 0; row < rows; ++row) {
-    for (uint32_t column = 0; column < columns; ++column, --positions)
-      if (random.next() % positions < wanted) {
-        matrix.pattern.column_index.push_back(column);
-        --wanted;
-      }
-    matrix.pattern.row_offset.push_back(matrix.pattern.column_index.size());
-  }
-  matrix.values = random_values(matrix.pattern.nnz(), seed + 1);
-  return matrix;
-}
-
-std::vector<Case> built_in_cases(const BenchOptions& options) {
-  struct Shape {
-    uint32_t m, k, n;
-  };
-  constexpr Shape shapes[] = {
-      {512, 512, 256}, {2048, 512, 1024}, {512, 2048, 1024}, {64, 256, 3136}, {1000, 2048, 1}};
-  std::vector<Case> cases;
-  for (const Shape& shape : shapes)
-    for (double level : options.levels) {
-      const std::string name = fmt::format("random {}x{}x{}", shape.m, shape.k, shape.n);
-      cases.push_back({name, level,
-                       [=, seed = options.seed] {
-                         return random_matrix(shape.m, shape.k, level / 100, seed, name);
-                       },
-                       shape.n});
-    }
-  return cases;
-}
-
-std::vector<Case> file_cases(const BenchOptions& options) {
-  ProblemOptions problem;
-  problem.columns = options.columns;
-  const std::optional<uint32_t> columns = to_problem(problem).columns;
-  if (!columns)
-    throw UsageError("--columns: a benchmark needs a number");
-  std::vector<Case> cases;
-  for (const std::string& path : options.inputs) {
-    InputOptions input;
-    input.path = path;
-    input.values = options.values;
-    ReadOptions read = to_read_options(input);
-    read.require_values = true;
-    cases.push_back({path, -1, [path, read] { return read_matrix(path, read); }, *columns});
-  }
-  return cases;
-}
 
 // ---- measuring ---------------------------------------------------------------------------------
 
@@ -187,12 +127,12 @@ void check_result(const Matrix& weights, const SpmmSchedule& schedule, const Spm
         weights.name, whose, check.row, check.column, check.expected, check.found, check.bound));
 }
 
-Row measure(const Case& one, const BenchOptions& options, TaskPool& pool) {
+Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   PipelineOptions pipeline;
   pipeline.problem.columns = one.columns;
   pipeline.target = find_target("host");
-  pipeline.tile = to_tile_choice(options.schedule);
-  pipeline.budget = options.schedule.budget;
+  if (!options.tiles.empty())
+    pipeline.tile = to_tile_choice(ScheduleOptions{options.tiles.front(), 0});
   pipeline.artefact = Artefact::none;
   pipeline.before_stage = [](std::string_view) { stop_if_interrupted(); };
   const Clock::time_point start = Clock::now();
@@ -235,7 +175,7 @@ Row measure(const Case& one, const BenchOptions& options, TaskPool& pool) {
     check_result(weights, compiled.schedule, operands,
                  std::vector<double>(run.c.begin(), run.c.end()), run.name, pool);
   }
-  for (unsigned round = 0; round < options.rounds; ++round) {
+  for (unsigned round = 0; round < rounds_of(options); ++round) {
     stop_if_interrupted();
     ours.sample();
     for (PeerRun& run : peers)
@@ -314,7 +254,7 @@ nlohmann::ordered_json to_json(const std::vector<Row>& rows, const BenchOptions&
   json["device"] = "cpu";
   json["threads"] = threads;
   json["dtype"] = "f32";
-  json["rounds"] = options.rounds;
+  json["rounds"] = rounds_of(options);
   json["cases"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json one;
@@ -363,16 +303,48 @@ std::string to_csv(const std::vector<Row>& rows, unsigned threads) {
   return csv;
 }
 
+std::vector<BenchCase> cases_of(const BenchOptions& options) {
+  if (!options.set.empty() && !options.inputs.empty())
+    throw UsageError("--set and IN exclude each other");
+  if (!options.set.empty())
+    return listed_cases(options.set, options.values);
+  if (options.inputs.empty())
+    return built_in_cases(options.levels, options.seed);
+  return file_cases(options.inputs, options.columns, options.values);
+}
+
+int bench_on_gpu(const BenchOptions& options) {
+  GpuBenchOptions gpu;
+  gpu.cases = cases_of(options);
+  gpu.tiles = options.tiles;
+  gpu.automatic = options.candidates.empty()
+                      ? options.tiles.empty()
+                      : choose_word("--candidates", options.candidates, {"default", "auto"}) == 1;
+  gpu.budget_seconds = options.budget_seconds;
+  gpu.rounds = rounds_of(options);
+  gpu.jobs = options.jobs.jobs;
+  gpu.seed = options.seed;
+  gpu.json = wants_json(options.report);
+  gpu.csv = options.csv;
+  gpu.plot = options.plot;
+  return bench_gpu(gpu);
+}
+
 int bench(const BenchOptions& options) {
   const bool json = wants_json(options.report);
-  choose_word("--device", options.device, {"cpu"});
-  if (options.rounds == 0)
+  const bool on_gpu = choose_word("--device", options.device, {"cpu", "gpu"}) == 1;
+  if (rounds_of(options) == 0)
     throw UsageError("--rounds: expected at least 1");
+  if (!(options.budget_seconds > 0))
+    throw UsageError("--budget: expected a number of seconds");
   for (double level : options.levels)
     if (!(level >= 0 && level <= 100))
       throw UsageError(fmt::format("--levels: {} is no percentage", level));
-  const std::vector<Case> cases =
-      options.inputs.empty() ? built_in_cases(options) : file_cases(options);
+  if (on_gpu)
+    return bench_on_gpu(options);
+  if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty())
+    throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
+  const std::vector<BenchCase> cases = cases_of(options);
 
   TaskPool pool(options.jobs.jobs);
   Progress progress;
@@ -380,8 +352,8 @@ int bench(const BenchOptions& options) {
   if (!json)
     fmt::print("f32, {} threads, medians of {} rounds (half the range in percent); OpenBLAS: the "
                "dense matrix{}\n{}",
-               pool.threads(), options.rounds, ", sgemv where N is 1", table_head());
-  for (const Case& one : cases) {
+               pool.threads(), rounds_of(options), ", sgemv where N is 1", table_head());
+  for (const BenchCase& one : cases) {
     progress.show(
         fmt::format("sparsertc: {} of {}: {} ...", rows.size() + 1, cases.size(), one.name));
     rows.push_back(measure(one, options, pool));
@@ -403,10 +375,13 @@ int bench(const BenchOptions& options) {
 Command add_bench_command(CLI::App& application) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* parser = application.add_subcommand(
-      "bench", "Times against OpenBLAS and Eigen on the CPU, in one run");
+      "bench", "Times against OpenBLAS and Eigen on the CPU, cuBLAS and cuSPARSE on the GPU");
   parser->add_option("IN", options->inputs,
                      "Matrices, as for compile; none: random ones of built-in shapes");
-  parser->add_option("--device", options->device, "cpu")->capture_default_str();
+  parser->add_option("--set", options->set,
+                     "Instead of IN: a CSV file with the columns path and n, perhaps "
+                     "nominal_sparsity; paths are relative to SPARSERTC_DATA");
+  parser->add_option("--device", options->device, "cpu or gpu")->capture_default_str();
   parser->add_option("-n,--columns", options->columns, "Columns of B, for files")
       ->capture_default_str();
   parser->add_option("--values", options->values, "For files that have none")
@@ -416,16 +391,33 @@ Command add_bench_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option("--seed", options->seed, "Of the built-in matrices and of B")
       ->capture_default_str();
-  parser->add_option("--rounds", options->rounds, "Times that each contender takes its turn")
+  parser->add_option("--rounds", options->rounds,
+                     fmt::format("Times that each contender takes its turn; else {}, on the GPU {}",
+                                 kCpuRounds, kGpuRounds));
+  parser
+      ->add_option("--tile", options->tiles,
+                   "Tile words as for compile; GPU: may be repeated, and registers= caps the "
+                   "registers of a thread; the fastest is reported")
+      ->expected(1)
+      ->take_all();
+  parser->add_option(
+      "--candidates", options->candidates,
+      "GPU: auto searches the tuner's space, default does not; without it auto where "
+      "no --tile is given");
+  parser->add_option("--budget", options->budget_seconds, "GPU: seconds of searching a matrix")
       ->capture_default_str();
   parser->add_option("--csv", options->csv, "Write the table as CSV, too");
+  parser->add_option("--plot", options->plot, "GPU: write the speed-ups over sparsity as SVG, too");
   declare(*parser, options->report);
   declare(*parser, options->jobs);
-  declare(*parser, options->schedule);
   parser->footer("Examples:\n"
                  "  sparsertc bench --csv=cpu.csv\n"
                  "  sparsertc bench --levels=90,95 --jobs=1\n"
-                 "  sparsertc bench layer1.smtx layer2.smtx -n 1024 --report=json");
+                 "  sparsertc bench layer1.smtx layer2.smtx -n 1024 --report=json\n"
+                 "  sparsertc bench --device=gpu --set=gpu_set.csv --budget=4 --csv=gpu.csv "
+                 "--plot=gpu.svg\n"
+                 "  sparsertc bench --device=gpu layer.smtx -n 2048 "
+                 "--tile=rows=32,warps=8,registers=128");
   return {parser, [options] { return bench(*options); }};
 }
 

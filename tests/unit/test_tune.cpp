@@ -1,0 +1,406 @@
+// The tuner without a GPU: space, cost model, search with a simulated machine, records, and the
+// replay of graphs on the fake driver.
+#include "compiler/inspect/spmm_schedule.h"
+#include "ir/error.h"
+#include "runtime/tune/candidate.h"
+#include "runtime/tune/graph_replay.h"
+#include "runtime/tune/record.h"
+#include "runtime/tune/search.h"
+#include "tests/support/fake_cuda_driver.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <set>
+
+using namespace sparsertc;
+using namespace sparsertc::tune;
+
+namespace {
+
+const Layer kLayer = {512, 512, 2048, 26214, 4};
+
+struct FakeCode : CandidateCode {
+  explicit FakeCode(Candidate made_of) : candidate(std::move(made_of)) {}
+  Candidate candidate;
+};
+
+/// A machine whose clock moves only when something is made or timed.
+class Machine {
+public:
+  explicit Machine(std::function<double(const Candidate&)> time) : time_(std::move(time)) {}
+
+  SearchHooks hooks() {
+    SearchHooks hooks;
+    hooks.make = [this](const Candidate& candidate, const std::atomic<bool>& stop) {
+      if (stop)
+        throw RuntimeError("making", "stopped");
+      advance(make_seconds);
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        made.push_back(candidate.words + std::to_string(candidate.registers));
+      }
+      if (refuse && refuse(candidate))
+        throw UsageError("no such tile");
+      return std::make_shared<const FakeCode>(candidate);
+    };
+    hooks.time = [this](const CandidateCode& code) {
+      return time_(static_cast<const FakeCode&>(code).candidate);
+    };
+    hooks.check = [this](const CandidateCode& code) -> std::string {
+      ++checks;
+      return wrong && wrong(static_cast<const FakeCode&>(code).candidate) ? "wrong element" : "";
+    };
+    hooks.now = [this] { return now_.load(); };
+    hooks.interrupted = [this] { return interrupt_after > 0 && checks >= interrupt_after; };
+    return hooks;
+  }
+  void advance(double seconds) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    now_ = now_ + seconds;
+  }
+
+  double make_seconds = 0.01;
+  std::function<bool(const Candidate&)> refuse, wrong;
+  std::vector<std::string> made;
+  unsigned checks = 0, interrupt_after = 0;
+
+private:
+  std::function<double(const Candidate&)> time_;
+  std::mutex mutex_;
+  std::atomic<double> now_{100};
+};
+
+/// A landscape with its valley at 16 rows, 4 warps, 128 registers, which the prediction gets wrong.
+double landscape(const Candidate& candidate) {
+  return 5 + std::abs(std::log2(candidate.rows) - 4) +
+         0.5 * std::abs(std::log2(candidate.warps) - 2) +
+         std::abs(double(candidate.registers) - 128) / 64 + 0.3 * std::log2(candidate.groups) +
+         0.7 * std::log2(candidate.splitk) + (candidate.chunk > 0 ? 2 : 0);
+}
+
+Record example_record() {
+  Record record;
+  record.environment = {"NVIDIA H200", 13000, "0.1.0", "ptxas 13.0.88", "636d",
+                        512,           512,   2048,    "f32",           "layout=row"};
+  record.tile = "strategy=unrolled,rows=32,vec=1";
+  record.registers = 128;
+  record.warm = {9.0, 8.9, 9.2};
+  record.cold = {14.5, 14, 15};
+  record.search_seconds = 18.25;
+  record.candidates_tried = 40;
+  record.candidates_in_space = 900;
+  record.rivals = {{"cublas_fp32", 29.5}};
+  return record;
+}
+
+} // namespace
+
+TEST_CASE("every candidate of a space is accepted by the compiler") {
+  for (const Layer& layer : {kLayer, Layer{64, 32, 12544, 200, 4}, Layer{512, 2048, 49, 104857, 4},
+                             Layer{2048, 512, 256, 104857, 4}, Layer{100, 70, 33, 700, 2}}) {
+    const std::vector<Candidate> space = candidate_space(layer, Device{});
+    INFO(layer.m << "x" << layer.k << "x" << layer.n);
+    REQUIRE(space.size() > 20);
+    SpmmProblem problem;
+    problem.type = layer.element_bytes == 2 ? DataType::f16 : DataType::f32;
+    problem.columns = layer.n;
+    // The words decide, not the entries.
+    Matrix empty;
+    empty.pattern.rows = layer.m;
+    empty.pattern.columns = layer.k;
+    empty.pattern.row_offset.assign(layer.m + 1, 0);
+    std::set<std::string> seen;
+    for (const Candidate& candidate : space) {
+      INFO(to_string(candidate));
+      CHECK(seen.insert(to_string(candidate)).second);
+      const SpmmSchedule schedule = schedule_spmm(empty, problem, find_target("sm_90"),
+                                                  parse_tile_choice(candidate.words), 0);
+      CHECK(schedule.tile.rows == candidate.rows);
+      CHECK(schedule.tile.warps == candidate.warps);
+      CHECK((schedule.tile.stage == Stage::smem) == (candidate.chunk > 0));
+      CHECK(32 * candidate.warps * candidate.groups * candidate.splitk * candidate.registers <=
+            65536);
+      CHECK(std::isfinite(candidate.predicted_us));
+    }
+    CHECK(std::is_sorted(space.begin(), space.end(), [](const auto& a, const auto& b) {
+      return a.predicted_us < b.predicted_us;
+    }));
+  }
+}
+
+TEST_CASE("the cost model follows what was measured on an H200") {
+  const auto predicted = [](const Layer& layer, Candidate candidate) {
+    return predict_us(layer, Device{}, candidate);
+  };
+  const Candidate big = {"", 128, 0, 32, 1, 8, 1, 1, 0};
+  const Candidate huge = {"", 128, 0, 64, 1, 8, 1, 1, 0};
+  CHECK(predicted(kLayer, big) == Approx(9.0).epsilon(0.4));
+  CHECK(predicted(kLayer, big) < predicted(kLayer, huge));
+  // A small layer wants its K split.
+  const Layer small = {512, 512, 256, 26214, 4};
+  const Candidate split = {"", 128, 0, 8, 1, 2, 1, 4, 0};
+  CHECK(predicted(small, split) == Approx(3.9).epsilon(0.4));
+  CHECK(predicted(small, split) < predicted(small, big));
+  // More entries, more time.
+  const Layer denser = {512, 512, 2048, 52428, 4};
+  CHECK(predicted(kLayer, big) < predicted(denser, big));
+}
+
+TEST_CASE("registers= is taken out of the tile's words") {
+  const Candidate candidate = parse_candidate("rows=32,registers=128,warps=8");
+  CHECK(candidate.words == "rows=32,warps=8");
+  CHECK(candidate.registers == 128);
+  CHECK(to_string(candidate) == "rows=32,warps=8,registers=128");
+  CHECK(parse_candidate("").words.empty());
+  CHECK(parse_candidate("rows=8").registers == 0);
+  for (const char* wrong : {"registers=", "registers=8", "registers=256", "registers=1x"})
+    CHECK_THROWS_AS(parse_candidate(wrong), UsageError);
+}
+
+TEST_CASE("a search finds the best of a small space and keeps code of the best few") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  Machine machine(landscape);
+  SearchOptions options;
+  options.budget_seconds = 1e9;
+  options.threads = 3;
+  options.keep = 3;
+  const SearchResult result = search(space, machine.hooks(), options);
+  CHECK(result.exhausted);
+  CHECK(result.valid() == space.size());
+  CHECK(std::set<std::string>(machine.made.begin(), machine.made.end()).size() == space.size());
+  double best = 1e9;
+  for (const Candidate& candidate : space)
+    best = std::min(best, landscape(candidate));
+  CHECK(result.trials.front().time_us == best);
+  for (size_t i = 0; i < result.trials.size(); ++i)
+    CHECK((result.trials[i].code != nullptr) == (i < 3));
+}
+
+TEST_CASE("measurements correct the predictions") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  double best = 1e9;
+  for (const Candidate& candidate : space)
+    best = std::min(best, landscape(candidate));
+  Machine machine(landscape);
+  SearchOptions options;
+  options.threads = 1; // with several, which come first depends on their speed
+  options.most_trials = space.size() / 8;
+  const SearchResult result = search(space, machine.hooks(), options);
+  CHECK(result.trials.size() == options.most_trials);
+  CHECK_FALSE(result.exhausted);
+  CHECK(result.trials.front().time_us <= 1.1 * best);
+}
+
+TEST_CASE("refused and wrong candidates do not win") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  Machine machine(landscape);
+  machine.refuse = [](const Candidate& candidate) { return candidate.rows == 16; };
+  machine.wrong = [](const Candidate& candidate) { return candidate.warps == 4; };
+  SearchOptions options;
+  options.budget_seconds = 1e9;
+  options.threads = 2;
+  const SearchResult result = search(space, machine.hooks(), options);
+  REQUIRE(result.trials.front().refused.empty());
+  CHECK(result.trials.front().candidate.rows != 16);
+  CHECK(result.trials.front().candidate.warps != 4);
+  REQUIRE(result.trials.front().code);
+  bool saw_wrong = false, saw_refused = false;
+  for (const Trial& trial : result.trials) {
+    if (trial.code)
+      CHECK(trial.candidate.warps != 4);
+    saw_wrong |= trial.is_wrong && trial.refused == "wrong element";
+    saw_refused |= trial.refused.find("no such tile") != std::string::npos && !trial.is_wrong;
+  }
+  CHECK(saw_wrong);
+  CHECK(saw_refused);
+}
+
+TEST_CASE("a search ends with its budget, but not without a result") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  SECTION("after some candidates") {
+    Machine machine(landscape);
+    machine.make_seconds = 1;
+    SearchOptions options;
+    options.budget_seconds = 10;
+    const SearchResult result = search(space, machine.hooks(), options);
+    CHECK_FALSE(result.exhausted);
+    CHECK(result.valid() >= 1);
+    CHECK(result.trials.front().code);
+  }
+  SECTION("the first takes longer than the budget") {
+    Machine machine(landscape);
+    machine.make_seconds = 100;
+    SearchOptions options;
+    options.budget_seconds = 1;
+    CHECK(search(space, machine.hooks(), options).valid() >= 1);
+  }
+  SECTION("everything is refused") {
+    Machine machine(landscape);
+    machine.refuse = [](const Candidate&) { return true; };
+    const SearchResult result = search({space.begin(), space.begin() + 20}, machine.hooks(), {});
+    CHECK(result.valid() == 0);
+    CHECK(result.trials.size() == 20);
+    CHECK(result.exhausted);
+  }
+  SECTION("nothing to try") {
+    Machine machine(landscape);
+    CHECK(search({}, machine.hooks(), {}).trials.empty());
+  }
+}
+
+TEST_CASE("an interrupt keeps the best so far") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  Machine machine(landscape);
+  machine.interrupt_after = 3;
+  SearchOptions options;
+  options.budget_seconds = 1e9;
+  const SearchResult result = search(space, machine.hooks(), options);
+  CHECK(result.interrupted);
+  CHECK(result.trials.size() < space.size());
+  CHECK(result.trials.front().code);
+}
+
+TEST_CASE("what is no Error passes through a search") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  Machine machine(landscape);
+  SearchHooks hooks = machine.hooks();
+  SECTION("from a making thread") {
+    hooks.make = [](const Candidate&,
+                    const std::atomic<bool>&) -> std::shared_ptr<const CandidateCode> {
+      throw std::bad_alloc();
+    };
+  }
+  SECTION("from the measuring thread") {
+    hooks.time = [](const CandidateCode&) -> double { throw std::bad_alloc(); };
+  }
+  SearchOptions options;
+  options.threads = 2;
+  CHECK_THROWS_AS(search(space, hooks, options), std::bad_alloc);
+}
+
+TEST_CASE("a record comes back as it was written") {
+  const Record record = example_record();
+  const std::string text = to_json(record);
+  const Record back = record_from_json(text, "record.json");
+  CHECK(to_json(back) == text);
+  CHECK(back.tile == record.tile);
+  CHECK(back.registers == 128);
+  CHECK(back.warm.median_us == 9.0);
+  CHECK(back.rivals.size() == 1);
+  CHECK(differences(back.environment, record.environment).empty());
+}
+
+TEST_CASE("a record of another environment says what differs") {
+  const Environment here = example_record().environment;
+  Environment other = here;
+  other.gpu = "NVIDIA T4";
+  other.n = 256;
+  const std::vector<std::string> found = differences(other, here);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0] == "gpu: the record has NVIDIA T4, here it is NVIDIA H200");
+  CHECK(found[1] == "n: the record has 256, here it is 2048");
+}
+
+TEST_CASE("damaged records are a user's error that names the key") {
+  const std::string text = to_json(example_record());
+  const auto message = [](const std::string& damaged) -> std::string {
+    try {
+      record_from_json(damaged, "record.json");
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    return changed.replace(at, from.size(), to);
+  };
+  CHECK(message("").find("no JSON") != std::string::npos);
+  CHECK(message("[]").find("\"kind\"") != std::string::npos);
+  CHECK(message(text.substr(0, text.size() / 2)).find("no JSON") != std::string::npos);
+  CHECK(message(replaced("\"schema\": 1", "\"schema\": 2")).find("another version") !=
+        std::string::npos);
+  CHECK(message(replaced("\"registers\": 128", "\"registers\": -1")).find("\"registers\"") !=
+        std::string::npos);
+  CHECK(message(replaced("\"registers\": 128", "\"registers\": 99999999999")).find("too large") !=
+        std::string::npos);
+  CHECK(message(replaced("\"n\": 2048", "\"n\": \"2048\"")).find("\"n\"") != std::string::npos);
+  CHECK(message(replaced("\"gpu\"", "\"gpo\"")).find("\"gpu\" is missing") != std::string::npos);
+  CHECK(message(text) == "accepted");
+  // Cut or changed anywhere, it is read or refused, never worse.
+  for (size_t i = 0; i < text.size(); i += 3) {
+    std::string changed = text;
+    changed[i] = '7';
+    message(changed);
+    message(text.substr(0, i));
+  }
+}
+
+TEST_CASE("graphs are replayed, timed and given back") {
+  cuda::FakeCudaDriver driver;
+  {
+    const cuda::Context context(std::make_shared<cuda::Driver>(driver.table()));
+    const cuda::Stream stream(context);
+    unsigned calls = 0;
+    const GraphReplay replay(
+        context, stream, [&] { ++calls; }, 7);
+    CHECK(calls == 8); // once outside of the graph
+    const Timing timing = replay.time(5);
+    CHECK(driver.count("cuGraphLaunch") == 10); // one before each that is timed
+    CHECK(timing.minimum_us <= timing.median_us);
+    CHECK(timing.median_us <= timing.maximum_us);
+    const cuda::DeviceBuffer flush(context, 64);
+    time_cold(
+        context, stream, [&] { ++calls; }, flush, 3);
+    CHECK(calls == 11);
+    CHECK(driver.count("cuMemsetD8Async") == 3);
+  }
+  CHECK(driver.alive().empty());
+}
+
+TEST_CASE("a replay that fails to be recorded leaves nothing behind") {
+  for (uint64_t call = 1; call < 20; ++call) {
+    cuda::FakeCudaDriver driver;
+    std::string failed;
+    {
+      const cuda::Context context(std::make_shared<cuda::Driver>(driver.table()));
+      const cuda::Stream stream(context);
+      driver.fail_call(call);
+      try {
+        const GraphReplay replay(context, stream, [] {});
+        replay.sample();
+      } catch (const RuntimeError&) {
+      }
+      failed = driver.failed_call();
+      driver.fail_call(0);
+    }
+    INFO("call " << call << ": " << failed);
+    // Where giving back is what fails, something stays.
+    if (failed.find("Destroy") == std::string::npos && failed != "cuStreamEndCapture")
+      CHECK(driver.alive().empty());
+  }
+  cuda::FakeCudaDriver driver;
+  const cuda::Context context(std::make_shared<cuda::Driver>(driver.table()));
+  const cuda::Stream stream(context);
+  unsigned calls = 0;
+  CHECK_THROWS_AS(GraphReplay(context, stream,
+                              [&] {
+                                if (++calls == 3)
+                                  throw RuntimeError("enqueueing", "it refuses");
+                              }),
+                  RuntimeError);
+  CHECK(driver.alive()["capture"] == 0);
+}
+
+TEST_CASE("median and range of samples") {
+  CHECK(summarise({3, 1, 2}).median_us == 2);
+  CHECK(summarise({4, 1, 2, 3}).median_us == 2.5);
+  CHECK(summarise({5}).minimum_us == 5);
+  CHECK(summarise({4, 1, 2, 3}).maximum_us == 4);
+}

@@ -1,0 +1,142 @@
+#include "tools/bench_cases.h"
+
+#include "compiler/input/random_values.h"
+#include "compiler/input/read.h"
+#include "ir/error.h"
+#include "tools/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace sparsertc {
+namespace {
+
+/// M x K with exactly round(M K (1 - zeros)) entries, every such pattern equally likely (Knuth, The
+/// Art of Computer Programming 2, algorithm 3.4.2 S).
+Matrix random_matrix(uint32_t rows, uint32_t columns, double zeros, uint64_t seed,
+                     const std::string& name) {
+  SplitMix64 random(seed);
+  uint64_t positions = uint64_t{rows} * columns;
+  uint64_t wanted =
+      static_cast<uint64_t>(std::llround(static_cast<double>(positions) * (1 - zeros)));
+  Matrix matrix;
+  matrix.name = name;
+  matrix.pattern.rows = rows;
+  matrix.pattern.columns = columns;
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t column = 0; column < columns; ++column, --positions)
+      if (random.next() % positions < wanted) {
+        matrix.pattern.column_index.push_back(column);
+        --wanted;
+      }
+    matrix.pattern.row_offset.push_back(matrix.pattern.column_index.size());
+  }
+  matrix.values = random_values(matrix.pattern.nnz(), seed + 1);
+  return matrix;
+}
+
+BenchCase file_case(const std::string& path, const std::string& name, const std::string& values,
+                    uint32_t columns) {
+  InputOptions input;
+  input.path = path;
+  input.values = values;
+  ReadOptions read = to_read_options(input);
+  read.require_values = true;
+  return {name, -1, [path, read] { return read_matrix(path, read); }, columns};
+}
+
+std::vector<std::string> split_at_commas(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (char c : line)
+    if (c == ',')
+      fields.emplace_back();
+    else if (c != '\r')
+      fields.back() += c;
+  return fields;
+}
+
+} // namespace
+
+std::vector<BenchCase> built_in_cases(const std::vector<double>& levels, uint64_t seed) {
+  struct Shape {
+    uint32_t m, k, n;
+  };
+  constexpr Shape shapes[] = {
+      {512, 512, 256}, {2048, 512, 1024}, {512, 2048, 1024}, {64, 256, 3136}, {1000, 2048, 1}};
+  std::vector<BenchCase> cases;
+  for (const Shape& shape : shapes)
+    for (double level : levels) {
+      const std::string name = fmt::format("random {}x{}x{}", shape.m, shape.k, shape.n);
+      cases.push_back({name, level,
+                       [=] { return random_matrix(shape.m, shape.k, level / 100, seed, name); },
+                       shape.n});
+    }
+  return cases;
+}
+
+std::vector<BenchCase> file_cases(const std::vector<std::string>& paths, const std::string& columns,
+                                  const std::string& values) {
+  ProblemOptions problem;
+  problem.columns = columns;
+  const std::optional<uint32_t> number = to_problem(problem).columns;
+  if (!number)
+    throw UsageError("--columns: a benchmark needs a number");
+  std::vector<BenchCase> cases;
+  for (const std::string& path : paths)
+    cases.push_back(file_case(path, path, values, *number));
+  return cases;
+}
+
+std::vector<BenchCase> listed_cases(const std::string& list, const std::string& values) {
+  std::ifstream file(list);
+  if (!file)
+    throw UserError(Place{list, 0, 0, {}}, "cannot be opened",
+                    "tests/performance/gpu_set.py makes such a list");
+  const char* data = std::getenv("SPARSERTC_DATA");
+  const std::filesystem::path folder =
+      data && *data ? std::filesystem::path(data) : std::filesystem::path(list).parent_path();
+
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> head = split_at_commas(line);
+  const auto position = [&](const char* name) {
+    return static_cast<size_t>(std::find(head.begin(), head.end(), name) - head.begin());
+  };
+  const size_t path = position("path"), n = position("n"), nominal = position("nominal_sparsity");
+  if (path == head.size() || n == head.size())
+    throw UserError(Place::text(list, 1, 1), "expected a header with the columns path and n");
+
+  std::vector<BenchCase> cases;
+  for (uint64_t number = 2; std::getline(file, line); ++number) {
+    const std::vector<std::string> fields = split_at_commas(line);
+    if (fields.size() == 1 && fields[0].empty())
+      continue;
+    if (fields.size() != head.size())
+      throw UserError(Place::text(list, number, 1),
+                      fmt::format("expected {} fields, found {}", head.size(), fields.size()));
+    uint32_t columns = 0;
+    const char* end = fields[n].data() + fields[n].size();
+    const auto parsed = std::from_chars(fields[n].data(), end, columns);
+    if (parsed.ec != std::errc() || parsed.ptr != end || columns == 0)
+      throw UserError(Place::text(list, number, 1),
+                      fmt::format("\"{}\" is no number of columns", fields[n]));
+    BenchCase one = file_case((folder / fields[path]).string(), fields[path], values, columns);
+    if (nominal < head.size() && !fields[nominal].empty()) {
+      char* rest = nullptr;
+      one.nominal_percent = 100 * std::strtod(fields[nominal].c_str(), &rest);
+      if (*rest != 0)
+        throw UserError(Place::text(list, number, 1),
+                        fmt::format("\"{}\" is no sparsity", fields[nominal]));
+    }
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,240 @@
+#include "tools/bench_gpu.h"
+
+#include "compiler/assemble/ptxas.h"
+#include "ir/error.h"
+#include "tools/bench_layer.h"
+#include "tools/gpu.h"
+#include "tools/gpu_peers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+namespace sparsertc {
+namespace {
+
+std::unique_ptr<Ptxas> require_ptxas() {
+  std::vector<std::string> refused;
+  std::unique_ptr<Ptxas> ptxas = Ptxas::find(refused);
+  if (!ptxas)
+    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
+                       "SPARSERTC_PTXAS names ptxas; nvlink must lie beside it");
+  return ptxas;
+}
+
+/// What all cases share.
+struct Bench {
+  const GpuBenchOptions& options;
+  const cuda::Context& gpu;
+  const cuda::Stream& stream;
+  const Ptxas& assembler;
+  const GpuPeerLibraries& libraries;
+  TaskPool& pool;
+  Progress& progress;
+};
+
+std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const tune::Layer& layer,
+                                           const tune::Device& device) {
+  std::vector<tune::Candidate> candidates;
+  for (const std::string& tile : options.tiles)
+    candidates.push_back(tune::parse_candidate(tile));
+  if (candidates.empty()) // the compiler's own choice always takes part
+    candidates.emplace_back();
+  if (options.automatic) {
+    const std::vector<tune::Candidate> space = tune::candidate_space(layer, device);
+    candidates.insert(candidates.end(), space.begin(), space.end());
+  }
+  return candidates;
+}
+
+/// A contender in the rounds.
+struct Contender {
+  std::function<double()> sample;
+  std::vector<double> samples;
+};
+
+struct PreparedPeer {
+  std::unique_ptr<GpuPeer> peer;
+  std::unique_ptr<tune::GraphReplay> replay;
+};
+
+std::vector<PreparedPeer> prepare_peers(const Bench& bench, const GpuLayer& layer,
+                                        GpuBenchRow& row) {
+  std::vector<std::string> refused;
+  std::vector<std::unique_ptr<GpuPeer>> peers =
+      bench.libraries.prepare(layer.weights(), layer.operands(), refused);
+  const DenseReference reference = multiply_in_f64(layer.weights(), layer.operands(), bench.pool);
+  std::vector<PreparedPeer> prepared;
+  for (std::unique_ptr<GpuPeer>& peer : peers) {
+    row.peers.push_back({peer->name(), {}});
+    try {
+      auto replay =
+          std::make_unique<tune::GraphReplay>(bench.gpu, bench.stream, [&] { peer->enqueue(); });
+      replay->sample();
+      const std::string wrong =
+          check_peer(*peer, peer->result(), layer.weights(), layer.operands(), reference);
+      if (!wrong.empty())
+        refused.push_back("wrong result: " + wrong);
+      else
+        prepared.push_back({std::move(peer), std::move(replay)});
+    } catch (const RuntimeError& error) {
+      refused.push_back(error.what());
+    }
+  }
+  bench.progress.clear();
+  for (const std::string& reason : refused)
+    fmt::print(stderr, "sparsertc: {}: left out: {}\n", row.name, reason);
+  return prepared;
+}
+
+/// Everybody takes turns, so that what changes in the meantime hits all alike.
+void run_rounds(std::vector<Contender>& contenders, unsigned rounds) {
+  for (unsigned round = 0; round < rounds; ++round)
+    for (Contender& contender : contenders)
+      contender.samples.push_back(contender.sample());
+}
+
+void report_refusals(const tune::SearchResult& found, GpuBenchRow& row) {
+  row.tried = found.trials.size();
+  row.space = found.space;
+  for (const tune::Trial& trial : found.trials) {
+    row.refused += !trial.refused.empty() && !trial.is_wrong;
+    row.wrong += trial.is_wrong;
+    if (trial.is_wrong)
+      fmt::print(stderr, "sparsertc: {}: {}: {}\n", row.name, to_string(trial.candidate),
+                 trial.refused);
+  }
+}
+
+void measure(const Bench& bench, const BenchCase& one, const std::string& doing, GpuBenchRow& row) {
+  SpmmProblem problem;
+  problem.columns = one.columns;
+  GpuLayer layer(bench.gpu, bench.stream, bench.assembler, bench.pool, one.weights(), problem,
+                 bench.options.seed + 2);
+  const Pattern& pattern = layer.weights().pattern;
+  row.actual_percent = 100 * statistics_of(pattern).sparsity;
+  row.m = pattern.rows;
+  row.k = pattern.columns;
+  row.n = one.columns;
+  row.nnz = pattern.nnz();
+
+  const MakingThreads making = making_threads(bench.options.jobs);
+  tune::SearchHooks hooks = layer.hooks(making.processes);
+  hooks.progress = [&](const tune::SearchState& state) {
+    bench.progress.show(fmt::format("{}: {} of {} candidates, best {:.2f} us, {:.0f} s ...", doing,
+                                    state.tried, state.space, state.best_us, state.seconds));
+  };
+  tune::SearchOptions search;
+  search.budget_seconds = bench.options.budget_seconds;
+  search.threads = making.threads;
+  const std::vector<tune::Candidate> candidates =
+      candidates_of(bench.options, layer.shape(), tune_device(bench.gpu));
+  const tune::SearchResult found = tune::search(candidates, hooks, search);
+  bench.progress.clear();
+  report_refusals(found, row);
+
+  std::vector<PreparedPeer> peers = prepare_peers(bench, layer, row);
+  std::vector<const tune::Trial*> finalists;
+  for (const tune::Trial& trial : found.trials)
+    if (trial.code)
+      finalists.push_back(&trial);
+  if (finalists.empty())
+    throw RuntimeError("measuring " + row.name,
+                       found.trials.empty() ? "stopped before the first candidate"
+                                            : "no candidate ran: " + found.trials.front().refused);
+
+  std::vector<Contender> contenders;
+  for (const tune::Trial* trial : finalists)
+    contenders.push_back({[&layer, trial] { return layer.replay(*trial->code).sample(); }, {}});
+  for (const PreparedPeer& peer : peers)
+    contenders.push_back({[&peer] { return peer.replay->sample(); }, {}});
+  run_rounds(contenders, bench.options.rounds);
+
+  for (size_t i = 0; i < finalists.size(); ++i) {
+    const tune::Timing timing = tune::summarise(contenders[i].samples);
+    if (i > 0 && timing.median_us >= row.ours.median_us)
+      continue;
+    const CandidateFacts facts = layer.facts(*finalists[i]->code);
+    row.ours = timing;
+    row.tile = facts.tile;
+    row.registers = facts.registers;
+    row.code_bytes = facts.code_bytes;
+    row.spill_bytes = facts.spill_bytes;
+    row.compile_us = facts.compile_us;
+  }
+  for (size_t i = 0; i < peers.size(); ++i)
+    for (PeerTiming& timing : row.peers)
+      if (timing.name == peers[i].peer->name())
+        timing.timing = tune::summarise(contenders[finalists.size() + i].samples);
+}
+
+} // namespace
+
+int bench_gpu(const GpuBenchOptions& options) {
+  const std::unique_ptr<cuda::Context> gpu = require_gpu();
+  const std::unique_ptr<Ptxas> assembler = require_ptxas();
+  const cuda::Stream stream(*gpu);
+  const GpuPeerLibraries libraries(*gpu, stream);
+  TaskPool pool(options.jobs);
+  Progress progress;
+  const Bench bench{options, *gpu, stream, *assembler, libraries, pool, progress};
+
+  GpuBenchSetting setting;
+  setting.gpu = gpu->properties().name;
+  setting.driver = static_cast<uint32_t>(gpu->driver().version());
+  setting.assembler = assembler->identity();
+  setting.libraries = libraries.found();
+  setting.missing = libraries.missing();
+  setting.rounds = options.rounds;
+  for (const std::string& missing : setting.missing)
+    fmt::print(stderr, "sparsertc: left out: {}\n", missing);
+  if (!options.json)
+    fmt::print("{}, f32, {}; {}\nmedians of {} rounds of graphs of 20 launches (half the range in "
+               "percent), warm\n{}",
+               setting.gpu, setting.assembler,
+               setting.libraries.empty() ? "no library to compare with"
+                                         : fmt::format("{}", fmt::join(setting.libraries, ", ")),
+               setting.rounds, gpu_table_head());
+
+  std::vector<GpuBenchRow> rows;
+  bool failed = false, stopped = false;
+  for (const BenchCase& one : options.cases) {
+    GpuBenchRow& row = rows.emplace_back();
+    row.name = one.name;
+    row.nominal_percent = one.nominal_percent;
+    const std::string doing =
+        fmt::format("sparsertc: {} of {}: {}", rows.size(), options.cases.size(), one.name);
+    progress.show(doing + " ...");
+    try {
+      measure(bench, one, doing, row);
+    } catch (const Error& error) {
+      row.failure = error.what();
+    }
+    progress.clear();
+    stopped = interrupt_flag();
+    failed |= row.wrong > 0 || (!row.failure.empty() && !stopped);
+    if (!row.failure.empty())
+      fmt::print(stderr, "sparsertc: {}: {}\n", row.name, row.failure);
+    else if (!options.json)
+      fmt::print("{}", gpu_table_line(row));
+    std::fflush(stdout);
+    if (stopped)
+      break;
+  }
+  if (options.json)
+    fmt::print("{}\n", gpu_json(rows, setting));
+  else
+    fmt::print("{}", gpu_means(rows));
+  if (!options.csv.empty())
+    write_text(options.csv, gpu_csv(rows));
+  if (!options.plot.empty())
+    write_text(options.plot, gpu_plot(rows, setting));
+  if (stopped)
+    throw Interrupted{};
+  return failed ? 1 : 0;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,78 @@
+// `bench --device=gpu`: our best candidate beside cuBLAS and cuSPARSE, in one run, taking turns.
+#pragma once
+
+#include "runtime/tune/graph_replay.h"
+#include "tools/bench_cases.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsertc {
+
+struct GpuBenchOptions {
+  std::vector<BenchCase> cases;
+  /// `--tile` words, perhaps with registers=; empty and not `automatic`: the compiler's choice.
+  std::vector<std::string> tiles;
+  /// Search the tuner's space, too.
+  bool automatic = true;
+  double budget_seconds = 5; ///< of searching, a matrix
+  unsigned rounds = 15;
+  unsigned jobs = 0;
+  uint64_t seed = 1;
+  bool json = false;
+  std::string csv, plot;
+};
+
+/// Returns 1 where a case failed or a result was wrong. NoGpuError without a GPU.
+int bench_gpu(const GpuBenchOptions& options);
+
+// ---- reports (bench_gpu_report.cpp) ----
+
+struct PeerTiming {
+  std::string name;
+  std::optional<tune::Timing> timing; ///< nothing where it refused or was wrong
+};
+
+struct GpuBenchRow {
+  std::string name;
+  double nominal_percent = -1;
+  double actual_percent = 0;
+  uint32_t m = 0, k = 0, n = 0;
+  uint64_t nnz = 0;
+  std::string tile;
+  uint32_t registers = 0;
+  uint64_t code_bytes = 0, spill_bytes = 0;
+  double compile_us = 0;
+  uint64_t tried = 0, refused = 0, wrong = 0, space = 0;
+  tune::Timing ours;
+  std::vector<PeerTiming> peers;
+  std::string failure; ///< the case came to nothing: why
+
+  const tune::Timing* peer(std::string_view peer_name) const;
+  /// The fastest of cuSPARSE's algorithms.
+  const PeerTiming* best_cusparse() const;
+};
+
+/// What the report says about the run as a whole.
+struct GpuBenchSetting {
+  std::string gpu;
+  uint32_t driver = 0;
+  std::string assembler;
+  std::vector<std::string> libraries, missing;
+  unsigned rounds = 0;
+};
+
+std::string gpu_table_head();
+std::string gpu_table_line(const GpuBenchRow& row);
+/// Geometric means of the ratios, a line for each nominal sparsity and one for all; empty matrices
+/// and failed cases are left out.
+std::string gpu_means(const std::vector<GpuBenchRow>& rows);
+std::string gpu_csv(const std::vector<GpuBenchRow>& rows);
+std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting& setting);
+/// Speed-up over cuBLAS fp32 and the best of cuSPARSE (logarithmic) over the actual sparsity, a
+/// mark for each matrix, as SVG.
+std::string gpu_plot(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting& setting);
+
+} // namespace sparsertc

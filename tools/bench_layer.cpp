@@ -1,0 +1,213 @@
+#include "tools/bench_layer.h"
+
+#include "ir/error.h"
+#include "runtime/driver/launcher.h"
+#include "tools/gpu.h"
+#include "tools/spmm_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace sparsertc {
+namespace {
+
+constexpr unsigned kQuickSamples = 5;
+/// NaN in f32, f16, bf16 and f64: what is not written does not pass a check.
+constexpr uint8_t kNanByte = 0xff;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::span<uint8_t> bytes_of(const AlignedBytes& bytes) {
+  return {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()};
+}
+
+void* as_pointer(const cuda::DeviceBuffer& buffer) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(buffer.address()));
+}
+
+} // namespace
+
+/// A candidate's cubin and, once it has been timed, what was loaded of it.
+struct GpuLayer::Code : tune::CandidateCode {
+  SpmmTile tile;
+  std::vector<KernelManifest> kernels;
+  std::vector<uint8_t> cubin;
+  CandidateFacts facts;
+
+  struct Kernel {
+    std::unique_ptr<cuda::Launcher> launcher;
+    std::vector<uint64_t> arguments;
+  };
+  // The measuring thread's alone.
+  mutable std::vector<Kernel> loaded;
+  mutable std::unique_ptr<tune::GraphReplay> replay;
+
+  void enqueue(const cuda::Stream& stream) const {
+    for (const Kernel& kernel : loaded)
+      kernel.launcher->launch(kernel.arguments, stream);
+  }
+};
+
+GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const Assembler& assembler,
+                   TaskPool& pool, Matrix weights, const SpmmProblem& problem, uint64_t seed)
+    : gpu_(gpu), stream_(stream), assembler_(assembler), pool_(pool), weights_(std::move(weights)),
+      problem_(problem), target_(find_target(target_of(gpu))),
+      pattern_digest_(sparsertc::pattern_digest(weights_.pattern)),
+      operands_(make_operands(weights_, problem_, OperandSources{{}, {}, {}, seed}, 0)),
+      buffers_(lay_out(operands_, problem_)), b_(gpu, buffers_.b.size()),
+      c_(gpu, buffers_.c.size()) {
+  b_.upload(bytes_of(buffers_.b), stream_);
+  stream_.synchronize("copying B to the GPU");
+}
+
+GpuLayer::~GpuLayer() = default;
+
+tune::Layer GpuLayer::shape() const {
+  return {operands_.rows, operands_.inner, operands_.columns, weights_.pattern.nnz(),
+          element_bytes(problem_.type)};
+}
+
+std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate& candidate,
+                                                          unsigned jobs,
+                                                          const std::atomic<bool>& stop) const {
+  const double begin = now();
+  PipelineOptions pipeline;
+  pipeline.problem = problem_;
+  pipeline.target = target_;
+  pipeline.tile = parse_tile_choice(candidate.words);
+  pipeline.artefact = Artefact::cubin;
+  pipeline.assembler = &assembler_;
+  pipeline.stop_after = "emit"; // the cap on registers is ours
+  pipeline.verify_each = false;
+  pipeline.before_stage = [&](std::string_view stage) {
+    if (stop)
+      throw RuntimeError("compiling a candidate before the stage " + std::string(stage), "stopped");
+  };
+  PipelineResult compiled = compile_spmm([&] { return weights_; }, pipeline);
+
+  auto code = std::make_shared<Code>();
+  code->tile = compiled.schedule.tile;
+  code->kernels = std::move(compiled.lowered.kernels);
+  AssembleRequest request;
+  request.units = compiled.units;
+  request.target = target_.name;
+  uint64_t threads = 1;
+  for (const KernelManifest& kernel : code->kernels) {
+    request.kernels.push_back(kernel.entry);
+    threads =
+        std::max(threads, uint64_t{kernel.block[0]} * kernel.block[1] * uint64_t{kernel.block[2]});
+  }
+  const uint32_t limit = register_limit(threads);
+  request.max_registers = candidate.registers != 0 ? std::min(candidate.registers, limit) : limit;
+  request.jobs = jobs;
+  request.stop = &stop;
+  Assembled assembled = assembler_.assemble(request);
+  code->cubin = std::move(assembled.cubin);
+  for (const FunctionResources& function : assembled.functions) {
+    code->facts.code_bytes += function.code_bytes;
+    code->facts.registers = std::max(code->facts.registers, function.registers);
+    code->facts.spill_bytes += function.spill_store_bytes + function.spill_load_bytes;
+  }
+  tune::Candidate resolved;
+  resolved.words = to_string(code->tile);
+  resolved.registers = candidate.registers;
+  code->facts.tile = to_string(resolved);
+  code->facts.compile_us = (now() - begin) * 1e6;
+  return code;
+}
+
+void GpuLayer::load(const Code& code) const {
+  if (!code.loaded.empty())
+    return;
+  const OperandAddresses addresses = {as_pointer(b_), as_pointer(c_), nullptr, nullptr};
+  for (const KernelManifest& kernel : code.kernels) {
+    cuda::LaunchShape shape;
+    shape.grid[0] = static_cast<uint32_t>(
+        (uint64_t{operands_.columns} + kernel.columns_per_block - 1) / kernel.columns_per_block);
+    shape.grid[1] = kernel.grid_rows;
+    std::memcpy(shape.block, kernel.block, sizeof shape.block);
+    shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+    Code::Kernel loaded;
+    for (const KernelArgument& argument :
+         arguments_of(kernel, addresses, operands_.columns, buffers_.ldb, buffers_.ldc)) {
+      static_assert(sizeof(uint64_t) == sizeof argument);
+      std::memcpy(&loaded.arguments.emplace_back(), &argument, sizeof argument);
+    }
+    loaded.launcher = std::make_unique<cuda::Launcher>(gpu_, code.cubin, kernel.entry, shape);
+    code.loaded.push_back(std::move(loaded));
+  }
+}
+
+const tune::GraphReplay& GpuLayer::replay(const tune::CandidateCode& code) const {
+  const auto& own = static_cast<const Code&>(code);
+  load(own);
+  if (!own.replay)
+    own.replay = std::make_unique<tune::GraphReplay>(gpu_, stream_, [&] { own.enqueue(stream_); });
+  return *own.replay;
+}
+
+tune::Timing GpuLayer::time_cold(const tune::CandidateCode& code, const cuda::DeviceBuffer& flush,
+                                 unsigned samples) const {
+  const auto& own = static_cast<const Code&>(code);
+  load(own);
+  return tune::time_cold(
+      gpu_, stream_, [&] { own.enqueue(stream_); }, flush, samples);
+}
+
+std::string GpuLayer::check(const tune::CandidateCode& code) const {
+  const auto& own = static_cast<const Code&>(code);
+  load(own);
+  c_.fill(kNanByte, stream_);
+  own.enqueue(stream_);
+  c_.download(bytes_of(buffers_.c), stream_);
+  const CheckResult result = check_spmm(weights_, problem_, own.tile, operands_,
+                                        read_back(buffers_, operands_, problem_), pool_);
+  if (result.passed)
+    return {};
+  return fmt::format("wrong result at ({}, {}): expected {:.9g}, found {:.9g}, bound {:.3g}",
+                     result.row, result.column, result.expected, result.found, result.bound);
+}
+
+CandidateFacts GpuLayer::facts(const tune::CandidateCode& code) const {
+  return static_cast<const Code&>(code).facts;
+}
+
+tune::SearchHooks GpuLayer::hooks(unsigned assembler_jobs) {
+  tune::SearchHooks hooks;
+  hooks.make = [this, assembler_jobs](const tune::Candidate& candidate,
+                                      const std::atomic<bool>& stop) {
+    return make(candidate, assembler_jobs, stop);
+  };
+  hooks.time = [this](const tune::CandidateCode& code) {
+    return replay(code).time(kQuickSamples).median_us;
+  };
+  hooks.check = [this](const tune::CandidateCode& code) { return check(code); };
+  hooks.now = now;
+  hooks.interrupted = [] { return interrupt_flag().load(); };
+  return hooks;
+}
+
+tune::Device tune_device(const cuda::Context& gpu) {
+  const cuda::DeviceProperties& properties = gpu.properties();
+  return {properties.multiprocessors, properties.max_threads_per_block,
+          properties.max_shared_bytes_per_block};
+}
+
+MakingThreads making_threads(unsigned jobs) {
+  if (jobs == 0)
+    jobs = std::max(1u, std::thread::hardware_concurrency());
+  // Few candidates at once, each on several cores: the first result comes soon, and what is
+  // measured steers what comes next.
+  MakingThreads making;
+  making.threads = std::clamp(jobs / 4, 1u, 8u);
+  making.processes = std::max(1u, jobs / making.threads);
+  return making;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,81 @@
+// One SpMM on a GPU whose candidates are compiled, assembled, timed and checked: what `bench` and
+// `tune` hand to the search as function objects.
+#pragma once
+
+#include "compiler/assemble/assembler.h"
+#include "compiler/pipeline.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/tune/graph_replay.h"
+#include "runtime/tune/search.h"
+#include "tools/session.h"
+#include "tools/spmm_operands.h"
+
+#include <memory>
+#include <string>
+
+namespace sparsertc {
+
+/// What is known of a candidate's code besides its time.
+struct CandidateFacts {
+  std::string tile; ///< all words, the cap on registers included
+  double compile_us = 0;
+  uint64_t code_bytes = 0;
+  uint32_t registers = 0;
+  uint64_t spill_bytes = 0;
+};
+
+class GpuLayer {
+public:
+  /// `problem.columns` is set. The operands come from `seed`. All references must outlive it.
+  GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const Assembler& assembler,
+           TaskPool& pool, Matrix weights, const SpmmProblem& problem, uint64_t seed);
+  ~GpuLayer();
+  GpuLayer(const GpuLayer&) = delete;
+  GpuLayer& operator=(const GpuLayer&) = delete;
+
+  const Matrix& weights() const { return weights_; }
+  const SpmmOperands& operands() const { return operands_; }
+  const std::string& pattern_digest() const { return pattern_digest_; }
+  tune::Layer shape() const;
+
+  /// Everything that search() asks for, except the clock's progress. `assembler_jobs`: processes at
+  /// once for each candidate.
+  tune::SearchHooks hooks(unsigned assembler_jobs);
+
+  CandidateFacts facts(const tune::CandidateCode& code) const;
+  /// Its launches as a graph; made when first asked for.
+  const tune::GraphReplay& replay(const tune::CandidateCode& code) const;
+  tune::Timing time_cold(const tune::CandidateCode& code, const cuda::DeviceBuffer& flush,
+                         unsigned samples) const;
+  /// Runs it once and compares C with float64: what is wrong, or nothing.
+  std::string check(const tune::CandidateCode& code) const;
+
+private:
+  struct Code;
+  std::shared_ptr<const tune::CandidateCode> make(const tune::Candidate& candidate, unsigned jobs,
+                                                  const std::atomic<bool>& stop) const;
+  void load(const Code& code) const;
+
+  const cuda::Context& gpu_;
+  const cuda::Stream& stream_;
+  const Assembler& assembler_;
+  TaskPool& pool_;
+  Matrix weights_;
+  SpmmProblem problem_;
+  Target target_;
+  std::string pattern_digest_;
+  SpmmOperands operands_;
+  SpmmBuffers buffers_;
+  cuda::DeviceBuffer b_, c_;
+};
+
+/// What the search's space must know of this GPU.
+tune::Device tune_device(const cuda::Context& gpu);
+
+/// Threads that make candidates, and assembler processes for each, so that `jobs` cores are busy.
+struct MakingThreads {
+  unsigned threads = 1, processes = 1;
+};
+MakingThreads making_threads(unsigned jobs);
+
+} // namespace sparsertc
