@@ -3,7 +3,7 @@
 //  | input |-->| pattern |-->| inspect |-->| lower |-->| passes |-->| emit |-->| assemble |
 //  +-------+   +---------+   +---------+   +-------+   +--------+   +------+   +----------+
 //  file, or    its digest    decides       writes IR,  IR -> IR,    IR text,   PTX -> cubin
-//  generator                               decides     as the       LLVM IR,   (for cubins only)
+//  generator                               decides     as the       LLVM IR,   (cubin, bundle)
 //                                          nothing     schedule     PTX or
 //                                                      says         object
 //
