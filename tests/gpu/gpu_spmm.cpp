@@ -6,7 +6,7 @@
 #include "compiler/input/convert.h"
 #include "compiler/input/random_values.h"
 #include "ir/error.h"
-#include "tests/support/ptx_interpreter.h"
+#include "tests/support/interpreting_driver.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
@@ -196,31 +196,6 @@ void run_on_host_only(PreparedCase& prepared, TaskPool& pool) {
 
 } // namespace
 
-void interpret_launches(cuda::FakeCudaDriver& fake, size_t argument_count) {
-  fake.kernels = {"sparsertc_spmm"};
-  fake.on_launch = [&fake, argument_count](const cuda::FakeCudaDriver::Launch& launch) {
-    ptx::Machine machine;
-    std::vector<std::pair<cuda::DeviceAddress, uint64_t>> places; // in the fake, in the machine
-    for (auto& [address, block] : fake.memory)
-      places.emplace_back(address, machine.register_buffer(block.data(), block.size(), true));
-    std::vector<uint64_t> arguments(argument_count);
-    for (size_t i = 0; i < argument_count; ++i) {
-      std::memcpy(&arguments[i], launch.parameters[i], sizeof(uint64_t));
-      for (const auto& [address, place] : places)
-        if (arguments[i] >= address && arguments[i] - address < fake.memory[address].size()) {
-          arguments[i] += place - address;
-          break;
-        }
-    }
-    const auto& text = fake.last_image;
-    const ptx::Program program =
-        ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
-    machine.run(program, launch.kernel, {launch.grid[0], launch.grid[1], launch.grid[2]},
-                {launch.block[0], launch.block[1], launch.block[2]}, arguments,
-                launch.shared_bytes);
-  };
-}
-
 std::string_view name_of(GpuRoad road) {
   switch (road) {
   case GpuRoad::direct:
@@ -357,7 +332,7 @@ void run_and_check(const PreparedCase& prepared) {
     INFO(name_of(program.road));
     DeviceOperands operands(*gpu, prepared);
     if (cuda::FakeCudaDriver* interpreter = Machine::get().interpreter())
-      interpret_launches(*interpreter, operands.arguments().size());
+      interpret_launches(*interpreter);
     const cuda::Launcher launcher(
         *gpu, program.image, prepared.compiled.lowered.kernels.front().entry, operands.shape());
     launcher.launch(operands.arguments(), operands.stream());

@@ -98,9 +98,6 @@ void run_and_check(const PreparedCase& prepared);
 /// Both in one.
 void check_case(const GpuCase& test);
 
-/// Makes the fake driver run the PTX it was given on the memory it has handed out.
-void interpret_launches(cuda::FakeCudaDriver& fake, size_t argument_count);
-
 /// Microseconds of a launch by graph replay.
 cuda::LaunchTiming time_on_gpu(const PreparedCase& prepared, const GpuProgram& program);
 

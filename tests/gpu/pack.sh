@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a folder to be carried to a bare x86-64 machine with a GPU: run.sh and an archive with the
-# test program and the command (LLVM linked in, stripped) and test data.
+# test program and the command (LLVM linked in, stripped), the runtime library with the example
+# engines, and test data.
 #
 #   bash tests/gpu/pack.sh FOLDER [--build BUILD] [--data DATA]
 #
@@ -32,15 +33,22 @@ fi
 
 cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
 targets=(gpu_tests)
-# The command is left out where this tree does not build it.
-if cmake --build "$build" --target help | grep -q '^sparsertc:'; then
-  targets+=(sparsertc)
-fi
+# What this tree does not build is left out.
+for target in sparsertc engine; do
+  if cmake --build "$build" --target help | grep -q "^$target:"; then
+    targets+=("$target")
+  fi
+done
 cmake --build "$build" --target "${targets[@]}" --parallel
 
 stage="$(mktemp -d)"
 trap 'rm -rf "$stage"' EXIT
-for target in "${targets[@]}"; do
+files=("${targets[@]}")
+if [[ " ${targets[*]} " == *" engine "* ]]; then
+  files+=(libsparsertc_runtime.so)
+  cp "$root/tools/examples/engine.py" "$root/tests/gpu/examples.sh" "$stage/"
+fi
+for target in "${files[@]}"; do
   file="$(find "$build" -type f -name "$target" -perm -u+x -print -quit)"
   strip -o "$stage/$target" "$file"
 done

@@ -93,7 +93,8 @@ mapfile -t cases < <("$program" --list-test-names-only | grep -E "$only")
 alone=()
 for name in "${cases[@]}"; do
   case "$name" in
-    "real layers" | times) alone+=("$name") ;;
+    "real layers" | times | "plan: what an execution costs"* | "plan: cold start"*)
+      alone+=("$name") ;;
     *) wait_for_room; start "$name" 400 "$program" "$name" ;;
   esac
 done
@@ -101,6 +102,11 @@ if [[ -n "$command" && -f "$work/demo_layer.npy.gz" ]] && grep -qE "$only" <<<"c
   wait_for_room
   start "command: run --device=gpu --check" 120 \
     "$command" run "$work/demo_layer.npy.gz" --device=gpu --check -n 300
+fi
+if [[ -n "$command" && -x "$work/engine" ]] && grep -qE "$only" <<<"examples"; then
+  wait_for_room
+  start "command: examples in C and Python" 120 \
+    bash "$work/examples.sh" "$command" "$work" "$work/demo_layer.npy.gz" native 300
 fi
 if ((sanitizer)); then
   checker="$(command -v compute-sanitizer || true)"

@@ -4,6 +4,7 @@
 #include "runtime/plan/c_api.h"
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/cuda_programs.h"
+#include "tests/support/interpreting_driver.h"
 #include "tools/spmm_check.h"
 
 #include <catch2/catch.hpp>
@@ -51,14 +52,12 @@ public:
 class CMemory {
 public:
   CMemory(const CContext& context, uint64_t bytes) : context_(context) {
-    // The interpreter's memory is the host's and may be aligned less.
-    require_ok(sparsertc_memory_allocate(context.handle, bytes + 256, &start_));
-    address = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(start_) + 255) / 256 * 256);
+    require_ok(sparsertc_memory_allocate(context.handle, bytes, &address));
   }
   CMemory(const CContext& context, const AlignedBytes& bytes) : CMemory(context, bytes.size()) {
     write(bytes);
   }
-  ~CMemory() { sparsertc_memory_free(context_.handle, start_); }
+  ~CMemory() { sparsertc_memory_free(context_.handle, address); }
   CMemory(const CMemory&) = delete;
   CMemory& operator=(const CMemory&) = delete;
 
@@ -74,7 +73,6 @@ public:
 
 private:
   const CContext& context_;
-  void* start_ = nullptr;
 };
 
 class CPlan {
@@ -167,7 +165,7 @@ PreparedCase prepare_case(GpuCase test) {
     test.roads.push_back(GpuRoad::assembled);
   PreparedCase prepared = prepare(test, Machine::get().pool(), 0);
   if (cuda::FakeCudaDriver* interpreter = Machine::get().interpreter())
-    interpret_launches(*interpreter, prepared.compiled.lowered.kernels.front().parameters.size());
+    interpret_launches(*interpreter);
   return prepared;
 }
 
