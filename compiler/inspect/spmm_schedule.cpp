@@ -23,6 +23,8 @@ constexpr uint64_t kEnoughWarps = 1024;
 constexpr uint32_t kTypicalColumns = 256;
 /// Vector accumulators an x86-64 core can keep in registers beside operands.
 constexpr uint32_t kHostAccumulators = 24;
+/// Chunks of B in flight that staging needs at least.
+constexpr uint32_t kLeastChunks = 2;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -78,6 +80,14 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
     return *choice.strategy;
   if (choice.stage == Stage::smem)
     return Strategy::unrolled; // only unrolled code is staged; the words together say so
+  // A bf16 multiply-add takes a CPU some thirty instructions, each of which LLVM has to place.
+  if (schedule.target.is_host && schedule.problem.half_terms != 0 &&
+      schedule.problem.type == DataType::bf16) {
+    schedule.remarks.push_back("sums in bf16 are emulated on the CPU, where unrolled code takes "
+                               "long to compile: streamed (--tile=strategy=unrolled "
+                               "unrolls)");
+    return Strategy::streamed;
+  }
   if (multiply_adds <= budget)
     return Strategy::unrolled;
   schedule.remarks.push_back(
@@ -149,14 +159,20 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
                                        : choose_host_rows(schedule, mean_row_length, columns));
 }
 
+/// Columns of a thread: pairs of half-precision numbers where they are aligned.
+uint32_t choose_gpu_vec(const SpmmProblem& problem) {
+  const uint32_t columns = problem.columns.value_or(kTypicalColumns);
+  const bool half = problem.type == DataType::f16 || problem.type == DataType::bf16;
+  return half && columns_allow_vector(problem, 2) && columns > 32 ? 2 : 1;
+}
+
 /// Rows and parts of K such that enough warps are in flight: large tiles reuse loads of B, small
 /// ones fill the GPU.
 void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
   const uint32_t columns = std::max(1u, problem.columns.value_or(kTypicalColumns));
-  const bool half = problem.type == DataType::f16 || problem.type == DataType::bf16;
-  tile.vec = choice.vec.value_or(half && columns_allow_vector(problem, 2) && columns > 32 ? 2 : 1);
+  tile.vec = choice.vec.value_or(choose_gpu_vec(problem));
   const uint32_t warps_needed = ceil_div(columns, 32ull * tile.vec);
   tile.warps = choice.warps.value_or(std::clamp(floor_power_of_two(warps_needed), 1u, 8u));
   tile.groups = choice.groups.value_or(1);
@@ -175,31 +191,8 @@ void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
   if (may_split)
     while (tile.splitk < 4 && warps_in_flight(tile.rows, tile.splitk) < kEnoughWarps)
       tile.splitk *= 2;
-  while (!choice.warps && tile.warps > 1 &&
-         32 * tile.warps * tile.groups * tile.splitk > kThreadsPerBlock)
-    tile.warps /= 2;
   schedule.threads_x = 32 * tile.warps;
 }
-
-void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double mean_row_length) {
-  SpmmTile& tile = schedule.tile;
-  tile.stage = choice.stage.value_or(Stage::global);
-  tile.weights = choice.weights.value_or(WeightOperand::immediate);
-  tile.chunk = choice.chunk.value_or(32);
-  tile.prefetch = choice.prefetch.value_or(tile.stage == Stage::smem ? 3 : 8);
-  if (schedule.target.is_host)
-    choose_host_tile(schedule, choice, mean_row_length);
-  else
-    choose_gpu_tile(schedule, choice);
-  const SpmmProblem& problem = schedule.problem;
-  schedule.neighbouring_columns =
-      !schedule.target.is_host && tile.vec > 1 && (tile.vec & (tile.vec - 1)) == 0 &&
-      columns_allow_vector(problem, tile.vec) && tile.vec * element_bytes(problem.type) <= 16;
-  schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
-}
-
-// ---- limits
-// ----------------------------------------------------------------------------------------
 
 /// A pass of copies by all threads covers whole rows of B; a chunk is a whole number of passes.
 void round_chunk(SpmmSchedule& schedule) {
@@ -209,6 +202,69 @@ void round_chunk(SpmmSchedule& schedule) {
       schedule.threads_x * tile.groups * staging_piece_bytes(schedule) / row_bytes;
   tile.chunk = ceil_div(tile.chunk, rows_a_pass) * rows_a_pass;
 }
+
+/// Groups that can share the pieces of a row of B evenly.
+uint32_t groups_for_staging(const SpmmSchedule& schedule) {
+  const uint32_t piece = staging_piece_bytes(schedule);
+  if (piece == 0)
+    return 1;
+  const uint32_t row_bytes = schedule.columns_per_block() * element_bytes(schedule.problem.type);
+  const uint32_t pieces = row_bytes / piece;
+  return pieces / std::gcd(schedule.threads_x, pieces);
+}
+
+bool fits(SpmmSchedule schedule) {
+  const SpmmTile& tile = schedule.tile;
+  if (schedule.threads_x * tile.groups * tile.splitk > kThreadsPerBlock)
+    return false;
+  if (tile.splitk > 1 && tile.groups > kNamedBarriers)
+    return false;
+  if (tile.stage == Stage::smem && tile.groups % groups_for_staging(schedule) == 0)
+    round_chunk(schedule);
+  return shared_bytes(schedule) <= schedule.target.shared_bytes_per_block;
+}
+
+/// What the user left open gives way, in this order, until the tile fits the target.
+void fit_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
+  SpmmTile& tile = schedule.tile;
+  const bool staged = tile.stage == Stage::smem;
+  if (staged && !choice.groups)
+    tile.groups = groups_for_staging(schedule);
+  const auto halve = [&](uint32_t SpmmTile::*word, bool may_change, uint32_t least) {
+    while (may_change && tile.*word / 2 >= least && !fits(schedule)) {
+      tile.*word /= 2;
+      schedule.threads_x = 32 * tile.warps;
+    }
+  };
+  halve(&SpmmTile::splitk, !choice.splitk, 1);
+  halve(&SpmmTile::chunk, staged && !choice.chunk, 1);
+  while (staged && !choice.prefetch && tile.prefetch > kLeastChunks && !fits(schedule))
+    --tile.prefetch;
+  halve(&SpmmTile::warps, !choice.warps, 1);
+  halve(&SpmmTile::rows, !choice.rows, 1);
+}
+
+void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double mean_row_length) {
+  SpmmTile& tile = schedule.tile;
+  tile.stage = choice.stage.value_or(Stage::global);
+  tile.weights = choice.weights.value_or(WeightOperand::immediate);
+  tile.chunk = choice.chunk.value_or(32);
+  tile.prefetch = choice.prefetch.value_or(tile.stage == Stage::smem ? 3 : 8);
+  if (schedule.target.is_host) {
+    choose_host_tile(schedule, choice, mean_row_length);
+  } else {
+    choose_gpu_tile(schedule, choice);
+    fit_gpu_tile(schedule, choice);
+  }
+  const SpmmProblem& problem = schedule.problem;
+  schedule.neighbouring_columns =
+      !schedule.target.is_host && tile.vec > 1 && (tile.vec & (tile.vec - 1)) == 0 &&
+      columns_allow_vector(problem, tile.vec) && tile.vec * element_bytes(problem.type) <= 16;
+  schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
+}
+
+// ---- limits
+// ----------------------------------------------------------------------------------------
 
 [[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
   throw UsageError("--tile: " + message, way_out);
@@ -223,7 +279,7 @@ void check_staging(const SpmmSchedule& schedule) {
     refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
   if (problem.layout != Layout::row_major)
     refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
-  if (tile.prefetch < 2)
+  if (tile.prefetch < kLeastChunks)
     refuse("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
   const uint32_t piece = staging_piece_bytes(schedule);
   if (piece == 0)
@@ -231,10 +287,11 @@ void check_staging(const SpmmSchedule& schedule) {
            "do not allow",
            "choose stage=global, or pad N and ldb to a multiple of 4 bytes");
   const uint32_t pieces = schedule.columns_per_block() * element_bytes(problem.type) / piece;
-  if ((schedule.threads_x * tile.groups) % pieces != 0)
+  if (tile.groups % groups_for_staging(schedule) != 0)
     refuse(fmt::format("stage=smem: {} threads cannot share {} pieces of a row evenly",
                        schedule.threads_x * tile.groups, pieces),
-           "choose groups a multiple of 4, or a smaller vec");
+           fmt::format("choose groups a multiple of {}, or a smaller vec",
+                       groups_for_staging(schedule)));
 }
 
 void check_limits(SpmmSchedule& schedule) {
@@ -342,7 +399,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   settle_problem(schedule);
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
-  const uint64_t multiply_adds = pattern.nnz() * choice.vec.value_or(1);
+  const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(problem));
+  const uint64_t multiply_adds = pattern.nnz() * vec;
   schedule.tile.strategy = choose_strategy(schedule, choice, budget, multiply_adds);
   choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
   check_limits(schedule);

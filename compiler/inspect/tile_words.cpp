@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <vector>
@@ -95,9 +96,15 @@ std::string_view name_of(WeightOperand weights) {
 
 SpmmTileChoice parse_tile_choice(std::string_view text) {
   SpmmTileChoice choice;
+  std::vector<std::string_view> given;
   while (!text.empty()) {
     const size_t comma = text.find(',');
-    parse_item(text.substr(0, comma), choice);
+    const std::string_view item = text.substr(0, comma);
+    const std::string_view word = item.substr(0, item.find('='));
+    parse_item(item, choice);
+    if (std::find(given.begin(), given.end(), word) != given.end())
+      fail(item, "the word is given twice");
+    given.push_back(word);
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   }
   return choice;

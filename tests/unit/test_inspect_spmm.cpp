@@ -65,6 +65,11 @@ TEST_CASE("tile words that are wrong name the word and the known ones") {
   }
 }
 
+TEST_CASE("a tile word given twice is refused") {
+  const std::string message = usage_error([] { parse_tile_choice("rows=4,vec=1,rows=8"); });
+  CHECK(message.find("'rows=8': the word is given twice") != std::string::npos);
+}
+
 TEST_CASE("each row is in exactly one tile and tiles have nearly the same work") {
   const Matrix matrix = scattered_matrix(203, 97, 5);
   for (const char* tile : {"rows=1", "rows=8", "rows=13", "rows=256", "strategy=streamed,rows=4"}) {
@@ -112,6 +117,58 @@ TEST_CASE("over the budget the streamed strategy is taken, with a remark") {
   REQUIRE(over.remarks.size() == 1);
   CHECK(over.remarks[0].find("budget") != std::string::npos);
   CHECK(schedule(matrix, "sm_90", 64, "strategy=unrolled", 1).tile.strategy == Strategy::unrolled);
+}
+
+TEST_CASE("the budget counts the columns of a thread that are chosen, not only those given") {
+  const Matrix matrix = scattered_matrix(40, 40, 4);
+  const uint64_t nnz = matrix.pattern.nnz();
+  SpmmProblem problem;
+  problem.type = DataType::f16;
+  problem.columns = 64;
+  const Target target = find_target("sm_90");
+  const SpmmSchedule within = schedule_spmm(matrix, problem, target, {}, 2 * nnz);
+  CHECK(within.tile.strategy == Strategy::unrolled);
+  CHECK(within.prediction.multiply_adds == 2 * nnz);
+  CHECK(schedule_spmm(matrix, problem, target, {}, 2 * nnz - 1).tile.strategy ==
+        Strategy::streamed);
+}
+
+TEST_CASE("emulated sums are not unrolled on the host unless asked for") {
+  const Matrix matrix = scattered_matrix(40, 40, 4);
+  SpmmProblem problem;
+  problem.type = DataType::bf16;
+  problem.half_terms = 4;
+  problem.columns = 64;
+  const SpmmSchedule host = schedule_spmm(matrix, problem, find_target("host"));
+  CHECK(host.tile.strategy == Strategy::streamed);
+  REQUIRE(host.remarks.size() == 1);
+  CHECK(host.remarks[0].find("--tile=strategy=unrolled") != std::string::npos);
+  CHECK(schedule_spmm(matrix, problem, find_target("host"), parse_tile_choice("strategy=unrolled"))
+            .tile.strategy == Strategy::unrolled);
+  CHECK(schedule_spmm(matrix, problem, find_target("sm_90")).tile.strategy == Strategy::unrolled);
+}
+
+TEST_CASE("words that are left open give way to the limits of the target") {
+  const Matrix matrix = scattered_matrix(128, 256, 4);
+  for (const char* tile :
+       {"rows=64", "rows=256", "rows=64,vec=8", "vec=8", "warps=32", "warps=32,vec=8", "groups=32",
+        "groups=2", "groups=15", "splitk=32", "stage=smem", "stage=smem,warps=8",
+        "stage=smem,vec=2", "stage=smem,vec=4", "stage=smem,chunk=128", "stage=smem,warps=32",
+        "stage=smem,prefetch=32", "strategy=streamed,groups=32", "strategy=streamed,rows=64"})
+    for (DataType type : {DataType::f32, DataType::f16, DataType::f64})
+      for (const char* target : {"sm_80", "sm_86", "sm_90"}) {
+        INFO(tile << " " << target << " " << name_of(type));
+        SpmmProblem problem;
+        problem.type = type;
+        problem.columns = 256;
+        SpmmSchedule made;
+        REQUIRE_NOTHROW(
+            made = schedule_spmm(matrix, problem, find_target(target), parse_tile_choice(tile)));
+        CHECK(made.threads_x == 32 * made.tile.warps);
+        CHECK(made.threads_x * made.tile.groups * made.tile.splitk <= 1024);
+        CHECK(shared_bytes(made) <= made.target.shared_bytes_per_block);
+        CHECK(made.guarded == (256 % made.columns_per_block() != 0));
+      }
 }
 
 TEST_CASE("neighbouring columns only where every row is aligned to the vector") {
