@@ -123,18 +123,21 @@ private:
     const double bound = error_bound(terms, static_cast<double>(magnitude),
                                      static_cast<double>(sum), static_cast<double>(expected));
     const double found = result_[element];
-    const bool may_overflow =
-        !(static_cast<double>(magnitude) * (1 + growth(terms, sum_.unit_roundoff)) <
-          overflow_threshold());
+    const double growing = 1 + growth(terms, sum_.unit_roundoff);
+    const auto overflows = [&](double of) { return !(of * growing < overflow_threshold()); };
+    const bool may_overflow = overflows(static_cast<double>(magnitude));
 
     const double error = static_cast<double>(std::fabs(Real(found) - expected));
     double ratio;
     if (std::isnan(expected) || std::isnan(found)) {
       // NaN where NaN is due. A sum of magnitudes that is infinite for finite operands, and NaN
       // from it, is overflow; infinite operands make the reference itself infinite or NaN.
+      // Both at once: the finite terms alone may overflow and meet an infinite one.
       const bool both = std::isnan(expected) && std::isnan(found);
-      ratio =
-          both || (may_overflow && std::isfinite(static_cast<double>(magnitude))) ? 0 : kInfinity;
+      const bool overflowed =
+          may_overflow && (std::isfinite(static_cast<double>(magnitude)) ||
+                           (std::isinf(expected) && overflows(finite_magnitude(row, column))));
+      ratio = both || overflowed ? 0 : kInfinity;
     } else if (std::isinf(expected) || std::isinf(found)) {
       const bool same = std::isinf(expected) && found == static_cast<double>(expected);
       const bool rounds_to_infinity =
@@ -158,6 +161,20 @@ private:
       worst.bound = bound;
       worst.passed = ratio <= 1;
     }
+  }
+
+  /// The sum of magnitudes without the terms that are infinite.
+  double finite_magnitude(uint32_t row, uint32_t column) const {
+    double magnitude = 0;
+    const auto add = [&](double term) { magnitude += std::isfinite(term) ? std::fabs(term) : 0; };
+    for (uint64_t entry = pattern_.row_offset[row]; entry < pattern_.row_offset[row + 1]; ++entry)
+      add(values_[entry] *
+          operands_.b[uint64_t{pattern_.column_index[entry]} * operands_.columns + column]);
+    if (problem_.epilogue.bias)
+      add(operands_.bias[row]);
+    if (problem_.epilogue.residual)
+      add(operands_.residual[uint64_t{row} * operands_.columns + column]);
+    return magnitude;
   }
 
   double error_bound(double terms, double magnitude, double sum, double expected) const {

@@ -98,4 +98,23 @@ TEST_CASE("a sum beyond the largest f16 is infinite") {
   CHECK_FALSE(example.check().passed);
 }
 
+TEST_CASE("finite terms that overflow may meet an infinite one") {
+  Example example;
+  const double largest = std::numeric_limits<float>::max();
+  example.weights.pattern = {2, 3, {0, 3, 3}, {0, 1, 2}};
+  example.weights.values = {largest, largest, 1};
+  for (size_t j = 0; j < 9; ++j) {
+    example.operands.b[j] = example.operands.b[9 + j] = 1;
+    example.operands.b[18 + j] = -kInfinity;
+    example.result[j] = -kInfinity;
+  }
+  CHECK(example.check().passed);
+  // inf - inf on the way
+  example.result[3] = std::numeric_limits<double>::quiet_NaN();
+  CHECK(example.check().passed);
+  // without overflow there is no way to it
+  example.weights.values = {1, 1, 1};
+  CHECK_FALSE(example.check().passed);
+}
+
 } // namespace sparsertc
