@@ -229,7 +229,7 @@ int inspect(const InspectOptions& options) {
   // The remarks are part of the report.
   result.schedule.remarks.clear();
   print_watched(result, options.watch);
-  fmt::print("{}", report);
+  fmt::print(options.plot == "-" ? stderr : stdout, "{}", report);
   return 0;
 }
 
@@ -242,7 +242,9 @@ Command add_inspect_command(CLI::App& application) {
   declare(*parser, options->input);
   parser->add_option("--target", options->target, "What the code would be made for")
       ->capture_default_str();
-  parser->add_option("--plot", options->plot, "Write a spy plot with the tiles drawn in, as SVG");
+  parser->add_option("--plot", options->plot,
+                     "Write a spy plot with the tiles drawn in, as SVG (-: to standard output, the "
+                     "report then goes to standard error)");
   declare(*parser, options->report);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);

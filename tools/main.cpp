@@ -17,9 +17,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace sparsertc {
@@ -113,6 +117,28 @@ int run(int argc, char** argv) {
   throw InternalError("no subcommand ran");
 }
 
+/// What was printed is in buffers until now: a full disk shows here.
+void finish_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0;
+  if (!flushed || !std::cout || std::ferror(stdout) != 0)
+    throw RuntimeError("writing <stdout>", errno != 0 ? std::strerror(errno) : "not all was taken");
+}
+
+/// As `run`, and the output has arrived.
+int run_to_the_end(int argc, char** argv) {
+  int code = 0;
+  try {
+    code = run(argc, argv);
+  } catch (const std::system_error&) {
+    finish_output(); // a print that failed says so
+    throw;
+  }
+  finish_output();
+  return code;
+}
+
 } // namespace
 } // namespace sparsertc
 
@@ -120,7 +146,7 @@ int main(int argc, char** argv) {
   using namespace sparsertc;
   try {
     catch_interrupts();
-    return run(argc, argv);
+    return run_to_the_end(argc, argv);
   } catch (const Interrupted&) {
     fmt::print(stderr, "sparsertc: stopped\n");
     return kInterruptedExit;

@@ -15,6 +15,15 @@ namespace {
 const std::vector<std::string> kTileWords = {"strategy", "rows",  "vec",   "warps",    "groups",
                                              "splitk",   "stage", "chunk", "prefetch", "weights"};
 
+/// For 64-bit options: CLI11 would read "-1" as the largest number.
+const CLI::Validator kNotNegative(
+    [](std::string& text) {
+      return text.find('-') == std::string::npos
+                 ? std::string()
+                 : fmt::format("expected a whole number from 0, found \"{}\"", text);
+    },
+    "");
+
 /// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other
 /// (optimal string alignment).
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -137,11 +146,13 @@ void declare(CLI::App& parser, ProblemOptions& options) {
       ->capture_default_str()
       ->group("Problem");
   parser.add_option("--ldb", options.ldb, "Leading dimension of B in elements; 0: tight")
+      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Problem");
   parser
       .add_option("--ldc", options.ldc,
                   "Leading dimension of C and the residual in elements; 0: tight")
+      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Problem");
   parser.add_flag("--bias", options.bias, "Add bias[row] to every element")->group("Problem");
@@ -201,6 +212,7 @@ void declare(CLI::App& parser, ScheduleOptions& options) {
           fmt::format("Most multiply-adds in unrolled code, over which the streamed strategy "
                       "is taken; 0: {} for GPUs, {} for the host",
                       kDefaultGpuBudget, kDefaultHostBudget))
+      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Schedule");
 }
@@ -219,8 +231,13 @@ SpmmTileChoice to_tile_choice(const ScheduleOptions& options) {
 }
 
 Target resolve_target(const std::string& name) {
-  if (name == "native")
-    return find_target(target_of(*require_gpu()));
+  if (name == "native") {
+    const std::unique_ptr<cuda::Context> gpu = find_gpu();
+    if (!gpu)
+      throw NoGpuError("--target=native: this machine has no GPU that can be used",
+                       fmt::format("name the target: {}", fmt::join(known_targets(), ", ")));
+    return find_target(target_of(*gpu));
+  }
   std::vector<std::string> known = known_targets();
   known.push_back("native");
   choose_word("--target", name, known);

@@ -151,7 +151,13 @@ Matrix read_matrix_from_bytes(std::span<const uint8_t> compressed, const std::st
                               std::optional<Format> format, const ReadOptions& options) {
   return with_plain(compressed, name, options, [&](std::span<const uint8_t> bytes) {
     Matrix matrix;
-    switch (decide(bytes, name, format, options)) {
+    const Format decided = decide(bytes, name, format, options);
+    if (!options.tensor.empty() && decided != Format::npz && decided != Format::safetensors)
+      throw UserError(
+          file_place(name),
+          fmt::format("the file holds one matrix, expected one with a tensor '{}'", options.tensor),
+          "leave --tensor out: only .npz and .safetensors files have named tensors");
+    switch (decided) {
     case Format::smtx:
       matrix = read_smtx(as_text(bytes), name, options);
       break;
