@@ -133,6 +133,15 @@ std::string provenance_of(const PipelineResult& result, const PipelineOptions& o
   return text;
 }
 
+/// Caps the kernels' registers, and below that at what their blocks allow.
+void cap_registers(ir::Module& module, uint32_t most) {
+  for (ir::Function& function : module.functions)
+    if (function.kind == ir::FunctionKind::kernel) {
+      const uint64_t threads = uint64_t{function.block[0]} * function.block[1] * function.block[2];
+      function.max_registers = std::min(most, register_limit(threads));
+    }
+}
+
 /// What every function may use, so that it can be called from every kernel: a block's threads share
 /// the registers of a multiprocessor, and the assembler sees functions without their kernel.
 uint32_t most_registers(const ir::Module& module) {
@@ -210,7 +219,11 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
       }))
     return result;
 
-  if (!stages.run("lower", [&] { result.lowered = lower_spmm(result.weights, result.schedule); }))
+  if (!stages.run("lower", [&] {
+        result.lowered = lower_spmm(result.weights, result.schedule);
+        if (options.max_registers != 0)
+          cap_registers(result.lowered.module, options.max_registers);
+      }))
     return result;
 
   if (!stages.run("schedule-loads", [&] {

@@ -58,6 +58,8 @@ struct PipelineOptions {
   SpmmTileChoice tile;
   /// Most multiply-adds of unrolled code; 0: the target's default.
   uint64_t budget = 0;
+  /// Most registers a thread of a kernel; 0: as many as its block allows.
+  uint32_t max_registers = 0;
   Artefact artefact = Artefact::ptx;
   Road road = Road::direct;
   /// Origins of operations as comments in PTX.

@@ -1,6 +1,5 @@
 #include "tools/bench_gpu.h"
 
-#include "compiler/assemble/ptxas.h"
 #include "ir/error.h"
 #include "tools/bench_layer.h"
 #include "tools/gpu.h"
@@ -9,28 +8,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <memory>
-#include <thread>
 
 namespace sparsertc {
 namespace {
-
-std::unique_ptr<Ptxas> require_ptxas() {
-  std::vector<std::string> refused;
-  std::unique_ptr<Ptxas> ptxas = Ptxas::find(refused);
-  if (!ptxas)
-    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                       "SPARSERTC_PTXAS names ptxas; nvlink must lie beside it");
-  return ptxas;
-}
 
 /// What all cases share.
 struct Bench {
   const GpuBenchOptions& options;
   const cuda::Context& gpu;
   const cuda::Stream& stream;
-  const Ptxas& assembler;
+  const Assembler& assembler;
   const GpuPeerLibraries& libraries;
   TaskPool& pool;
   Progress& progress;
@@ -48,53 +36,6 @@ std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const
     candidates.insert(candidates.end(), space.begin(), space.end());
   }
   return candidates;
-}
-
-/// A contender in the rounds.
-struct Contender {
-  std::function<double()> sample;
-  std::vector<double> samples;
-};
-
-struct PreparedPeer {
-  std::unique_ptr<GpuPeer> peer;
-  std::unique_ptr<tune::GraphReplay> replay;
-};
-
-std::vector<PreparedPeer> prepare_peers(const Bench& bench, const GpuLayer& layer,
-                                        GpuBenchRow& row) {
-  std::vector<std::string> refused;
-  std::vector<std::unique_ptr<GpuPeer>> peers =
-      bench.libraries.prepare(layer.weights(), layer.operands(), refused);
-  const DenseReference reference = multiply_in_f64(layer.weights(), layer.operands(), bench.pool);
-  std::vector<PreparedPeer> prepared;
-  for (std::unique_ptr<GpuPeer>& peer : peers) {
-    row.peers.push_back({peer->name(), {}});
-    try {
-      auto replay =
-          std::make_unique<tune::GraphReplay>(bench.gpu, bench.stream, [&] { peer->enqueue(); });
-      replay->sample();
-      const std::string wrong =
-          check_peer(*peer, peer->result(), layer.weights(), layer.operands(), reference);
-      if (!wrong.empty())
-        refused.push_back("wrong result: " + wrong);
-      else
-        prepared.push_back({std::move(peer), std::move(replay)});
-    } catch (const RuntimeError& error) {
-      refused.push_back(error.what());
-    }
-  }
-  bench.progress.clear();
-  for (const std::string& reason : refused)
-    fmt::print(stderr, "sparsertc: {}: left out: {}\n", row.name, reason);
-  return prepared;
-}
-
-/// Everybody takes turns, so that what changes in the meantime hits all alike.
-void run_rounds(std::vector<Contender>& contenders, unsigned rounds) {
-  for (unsigned round = 0; round < rounds; ++round)
-    for (Contender& contender : contenders)
-      contender.samples.push_back(contender.sample());
 }
 
 void report_refusals(const tune::SearchResult& found, GpuBenchRow& row) {
@@ -136,7 +77,11 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   bench.progress.clear();
   report_refusals(found, row);
 
-  std::vector<PreparedPeer> peers = prepare_peers(bench, layer, row);
+  std::vector<std::string> refused;
+  const std::vector<PreparedPeer> peers =
+      prepare_peers(bench.gpu, bench.stream, bench.libraries, layer, bench.pool, refused);
+  for (const std::string& reason : refused)
+    fmt::print(stderr, "sparsertc: {}: left out: {}\n", row.name, reason);
   std::vector<const tune::Trial*> finalists;
   for (const tune::Trial& trial : found.trials)
     if (trial.code)
@@ -146,19 +91,18 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
                        found.trials.empty() ? "stopped before the first candidate"
                                             : "no candidate ran: " + found.trials.front().refused);
 
-  std::vector<Contender> contenders;
+  std::vector<const tune::GraphReplay*> contenders;
   for (const tune::Trial* trial : finalists)
-    contenders.push_back({[&layer, trial] { return layer.replay(*trial->code).sample(); }, {}});
+    contenders.push_back(&layer.replay(*trial->code));
   for (const PreparedPeer& peer : peers)
-    contenders.push_back({[&peer] { return peer.replay->sample(); }, {}});
-  run_rounds(contenders, bench.options.rounds);
+    contenders.push_back(peer.replay.get());
+  const std::vector<tune::Timing> timings = time_in_turns(contenders, bench.options.rounds);
 
   for (size_t i = 0; i < finalists.size(); ++i) {
-    const tune::Timing timing = tune::summarise(contenders[i].samples);
-    if (i > 0 && timing.median_us >= row.ours.median_us)
+    if (i > 0 && timings[i].median_us >= row.ours.median_us)
       continue;
     const CandidateFacts facts = layer.facts(*finalists[i]->code);
-    row.ours = timing;
+    row.ours = timings[i];
     row.tile = facts.tile;
     row.registers = facts.registers;
     row.code_bytes = facts.code_bytes;
@@ -166,16 +110,14 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
     row.compile_us = facts.compile_us;
   }
   for (size_t i = 0; i < peers.size(); ++i)
-    for (PeerTiming& timing : row.peers)
-      if (timing.name == peers[i].peer->name())
-        timing.timing = tune::summarise(contenders[finalists.size() + i].samples);
+    row.peers.push_back({peers[i].peer->name(), timings[finalists.size() + i]});
 }
 
 } // namespace
 
 int bench_gpu(const GpuBenchOptions& options) {
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
-  const std::unique_ptr<Ptxas> assembler = require_ptxas();
+  const std::unique_ptr<Assembler> assembler = require_assembler();
   const cuda::Stream stream(*gpu);
   const GpuPeerLibraries libraries(*gpu, stream);
   TaskPool pool(options.jobs);

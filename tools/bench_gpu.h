@@ -5,7 +5,6 @@
 #include "tools/bench_cases.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,7 @@ int bench_gpu(const GpuBenchOptions& options);
 
 struct PeerTiming {
   std::string name;
-  std::optional<tune::Timing> timing; ///< nothing where it refused or was wrong
+  tune::Timing timing;
 };
 
 struct GpuBenchRow {
@@ -47,8 +46,8 @@ struct GpuBenchRow {
   double compile_us = 0;
   uint64_t tried = 0, refused = 0, wrong = 0, space = 0;
   tune::Timing ours;
-  std::vector<PeerTiming> peers;
-  std::string failure; ///< the case came to nothing: why
+  std::vector<PeerTiming> peers; ///< without those that refused or were wrong
+  std::string failure;           ///< the case came to nothing: why
 
   const tune::Timing* peer(std::string_view peer_name) const;
   /// The fastest of cuSPARSE's algorithms.

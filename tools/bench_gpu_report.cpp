@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 namespace sparsertc {
 namespace {
@@ -30,7 +31,7 @@ std::optional<double> speed_up(const GpuBenchRow& row, const tune::Timing* other
 
 const tune::Timing* best_cusparse_timing(const GpuBenchRow& row) {
   const PeerTiming* best = row.best_cusparse();
-  return best ? &*best->timing : nullptr;
+  return best ? &best->timing : nullptr;
 }
 
 std::string number(const std::optional<double>& value, const char* none = "-") {
@@ -136,16 +137,16 @@ std::string escaped(const std::string& text) {
 
 const tune::Timing* GpuBenchRow::peer(std::string_view peer_name) const {
   for (const PeerTiming& one : peers)
-    if (one.name == peer_name && one.timing)
-      return &*one.timing;
+    if (one.name == peer_name)
+      return &one.timing;
   return nullptr;
 }
 
 const PeerTiming* GpuBenchRow::best_cusparse() const {
   const PeerTiming* best = nullptr;
   for (const PeerTiming& one : peers)
-    if (one.name.starts_with("cusparse") && one.timing &&
-        (!best || one.timing->median_us < best->timing->median_us))
+    if (one.name.starts_with("cusparse") &&
+        (!best || one.timing.median_us < best->timing.median_us))
       best = &one;
   return best;
 }
@@ -164,7 +165,7 @@ std::string gpu_table_line(const GpuBenchRow& row) {
       fmt::format("{:.2f}%", row.actual_percent), fmt::format("{}x{}x{}", row.m, row.k, row.n),
       cell(&row.ours), cell(row.peer("cublas_fp32")), cell(row.peer("cublas_tf32")),
       cell(row.peer("cublas_fp16")),
-      sparse ? fmt::format("{} {}", cell(&*sparse->timing), sparse->name.back()) : "-",
+      sparse ? fmt::format("{} {}", cell(&sparse->timing), sparse->name.back()) : "-",
       number(speed_up(row, row.peer("cublas_fp32"))),
       number(speed_up(row, row.peer("cublas_tf32"))),
       number(speed_up(row, row.peer("cublas_fp16"))),

@@ -1,11 +1,13 @@
 #include "tools/bench_layer.h"
 
+#include "compiler/assemble/ptxas.h"
 #include "ir/error.h"
 #include "runtime/driver/launcher.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -61,9 +63,12 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
       pattern_digest_(sparsertc::pattern_digest(weights_.pattern)),
       operands_(make_operands(weights_, problem_, OperandSources{{}, {}, {}, seed}, 0)),
       buffers_(lay_out(operands_, problem_)), b_(gpu, buffers_.b.size()),
-      c_(gpu, buffers_.c.size()) {
+      c_(gpu, buffers_.c.size()), bias_(gpu, buffers_.bias.size()),
+      residual_(gpu, buffers_.residual.size()) {
   b_.upload(bytes_of(buffers_.b), stream_);
-  stream_.synchronize("copying B to the GPU");
+  bias_.upload(bytes_of(buffers_.bias), stream_);
+  residual_.upload(bytes_of(buffers_.residual), stream_);
+  stream_.synchronize("copying the operands to the GPU");
 }
 
 GpuLayer::~GpuLayer() = default;
@@ -83,7 +88,8 @@ std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate&
   pipeline.tile = parse_tile_choice(candidate.words);
   pipeline.artefact = Artefact::cubin;
   pipeline.assembler = &assembler_;
-  pipeline.stop_after = "emit"; // the cap on registers is ours
+  pipeline.max_registers = candidate.registers;
+  pipeline.stop_after = "emit"; // what the assembler says of the code is wanted, too
   pipeline.verify_each = false;
   pipeline.before_stage = [&](std::string_view stage) {
     if (stop)
@@ -125,7 +131,8 @@ std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate&
 void GpuLayer::load(const Code& code) const {
   if (!code.loaded.empty())
     return;
-  const OperandAddresses addresses = {as_pointer(b_), as_pointer(c_), nullptr, nullptr};
+  const OperandAddresses addresses = {as_pointer(b_), as_pointer(c_), as_pointer(bias_),
+                                      as_pointer(residual_)};
   for (const KernelManifest& kernel : code.kernels) {
     cuda::LaunchShape shape;
     shape.grid[0] = static_cast<uint32_t>(
@@ -191,6 +198,58 @@ tune::SearchHooks GpuLayer::hooks(unsigned assembler_jobs) {
   hooks.now = now;
   hooks.interrupted = [] { return interrupt_flag().load(); };
   return hooks;
+}
+
+std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::Stream& stream,
+                                        const GpuPeerLibraries& libraries, const GpuLayer& layer,
+                                        TaskPool& pool, std::vector<std::string>& refused) {
+  const SpmmProblem& problem = layer.problem();
+  const SpmmOperands& operands = layer.operands();
+  const bool plain = problem.type == DataType::f32 && problem.layout == Layout::row_major &&
+                     !problem.epilogue.bias && !problem.epilogue.residual &&
+                     problem.epilogue.activation == Activation::none &&
+                     (problem.ldb == 0 || problem.ldb == operands.columns) &&
+                     (problem.ldc == 0 || problem.ldc == operands.columns);
+  if (!plain || libraries.found().empty())
+    return {};
+  const DenseReference reference = multiply_in_f64(layer.weights(), operands, pool);
+  std::vector<PreparedPeer> prepared;
+  for (std::unique_ptr<GpuPeer>& peer : libraries.prepare(layer.weights(), operands, refused)) {
+    try {
+      auto replay = std::make_unique<tune::GraphReplay>(gpu, stream, [&] { peer->enqueue(); });
+      replay->sample();
+      const std::string wrong =
+          check_peer(*peer, peer->result(), layer.weights(), operands, reference);
+      if (!wrong.empty())
+        refused.push_back("wrong result: " + wrong);
+      else
+        prepared.push_back({std::move(peer), std::move(replay)});
+    } catch (const RuntimeError& error) {
+      refused.push_back(error.what());
+    }
+  }
+  return prepared;
+}
+
+std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphReplay*>& contenders,
+                                        unsigned rounds) {
+  std::vector<std::vector<double>> samples(contenders.size());
+  for (unsigned round = 0; round < std::max(rounds, 1u); ++round)
+    for (size_t i = 0; i < contenders.size(); ++i)
+      samples[i].push_back(contenders[i]->sample());
+  std::vector<tune::Timing> timings;
+  for (std::vector<double>& one : samples)
+    timings.push_back(tune::summarise(std::move(one)));
+  return timings;
+}
+
+std::unique_ptr<Assembler> require_assembler() {
+  std::vector<std::string> refused;
+  std::unique_ptr<Assembler> ptxas = Ptxas::find(refused);
+  if (!ptxas)
+    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
+                       "SPARSERTC_PTXAS names ptxas; nvlink must lie beside it");
+  return ptxas;
 }
 
 tune::Device tune_device(const cuda::Context& gpu) {

@@ -7,6 +7,7 @@
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/tune/graph_replay.h"
 #include "runtime/tune/search.h"
+#include "tools/gpu_peers.h"
 #include "tools/session.h"
 #include "tools/spmm_operands.h"
 
@@ -34,6 +35,8 @@ public:
   GpuLayer& operator=(const GpuLayer&) = delete;
 
   const Matrix& weights() const { return weights_; }
+  const SpmmProblem& problem() const { return problem_; }
+  const Target& target() const { return target_; }
   const SpmmOperands& operands() const { return operands_; }
   const std::string& pattern_digest() const { return pattern_digest_; }
   tune::Layer shape() const;
@@ -66,8 +69,26 @@ private:
   std::string pattern_digest_;
   SpmmOperands operands_;
   SpmmBuffers buffers_;
-  cuda::DeviceBuffer b_, c_;
+  cuda::DeviceBuffer b_, c_, bias_, residual_;
 };
+
+/// A rival, checked, with its graph.
+struct PreparedPeer {
+  std::unique_ptr<GpuPeer> peer;
+  std::unique_ptr<tune::GraphReplay> replay;
+};
+/// Whoever can multiply this layer and does so rightly; why others are left out is added to
+/// `refused`. Only for f32 without an epilogue, row-major and tight; else nobody.
+std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::Stream& stream,
+                                        const GpuPeerLibraries& libraries, const GpuLayer& layer,
+                                        TaskPool& pool, std::vector<std::string>& refused);
+
+/// Samples all in turn, so that what changes in the meantime hits all alike.
+std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphReplay*>& contenders,
+                                        unsigned rounds);
+
+/// Looks for ptxas; RuntimeError where there is none.
+std::unique_ptr<Assembler> require_assembler();
 
 /// What the search's space must know of this GPU.
 tune::Device tune_device(const cuda::Context& gpu);

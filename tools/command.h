@@ -25,6 +25,7 @@ struct Command {
 Command add_compile_command(CLI::App& application);
 Command add_inspect_command(CLI::App& application);
 Command add_run_command(CLI::App& application);
+Command add_tune_command(CLI::App& application);
 Command add_bench_command(CLI::App& application);
 Command add_opt_command(CLI::App& application);
 Command add_cache_command(CLI::App& application);

@@ -7,6 +7,7 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/session.h"
+#include "tools/tuning.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,6 +29,8 @@ struct CompileOptions {
   std::string road = "direct";
   std::string target = "sm_90";
   bool annotate = false;
+  std::string tuning;
+  std::string tuning_mismatch = "refuse";
 };
 
 bool ends_with(const std::string& text, const std::string& suffix) {
@@ -153,8 +156,17 @@ int compile(const CompileOptions& options) {
   watch_pipeline(pipeline, options.watch, progress);
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
-  const PipelineResult result =
-      compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
+  std::function<Matrix()> read_weights = [&] { return read_matrix(options.input.path, read); };
+  if (!options.tuning.empty()) {
+    const bool accept =
+        choose_word("--tuning-mismatch", options.tuning_mismatch, {"refuse", "accept"}) == 1;
+    if (!options.schedule.tile.empty())
+      throw UsageError("--tuning and --tile exclude each other");
+    Matrix weights = read_weights();
+    apply_tuning(options.tuning, accept, weights.pattern, pipeline);
+    read_weights = [weights = std::move(weights)] { return weights; };
+  }
+  const PipelineResult result = compile_spmm(read_weights, pipeline);
   stop_if_interrupted();
   progress.clear();
   print_watched(result, options.watch);
@@ -206,6 +218,17 @@ Command add_compile_command(CLI::App& application) {
   declare(*parser, options->cache);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
+  parser
+      ->add_option("--tuning", options->tuning,
+                   "A record of `sparsertc tune`, instead of --tile; it must hold for this matrix, "
+                   "problem, target, program, and the GPU where there is one")
+      ->group("Schedule");
+  parser
+      ->add_option("--tuning-mismatch", options->tuning_mismatch,
+                   "What is done with a record of something else (a layer of the same shape, say): "
+                   "refuse, or accept with remarks")
+      ->capture_default_str()
+      ->group("Schedule");
   declare(*parser, options->watch);
   parser->footer("Examples:\n"
                  "  sparsertc compile layer.npy -o layer.ptx --target=sm_90a -n 256\n"

@@ -95,8 +95,9 @@ int run(int argc, char** argv) {
 
   const std::vector<Command> commands = {
       add_compile_command(application), add_inspect_command(application),
-      add_run_command(application),     add_bench_command(application),
-      add_opt_command(application),     add_cache_command(application),
+      add_run_command(application),     add_tune_command(application),
+      add_bench_command(application),   add_opt_command(application),
+      add_cache_command(application),
   };
   try {
     if (argc > 1)

@@ -16,8 +16,11 @@ constexpr uint32_t kLeastRegisterCap = 16;
 constexpr uint32_t kMostRegisters = 255;
 constexpr double kClocksPerMicrosecond = 1750;
 constexpr double kInstructionBytes = 16;
+constexpr double kLaunchMicroseconds = 1.5;
 /// Straight-line instructions over which a candidate takes too long to assemble.
 constexpr double kMostInstructions = 1.5e6;
+/// Functions over which starting the assembler for each takes too long.
+constexpr double kMostFunctions = 512;
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -42,7 +45,7 @@ double instructions_of_part(const Layer& layer, const Candidate& candidate) {
 
 /// Registers that are taken besides loads in flight: sums, addresses, what the code around needs.
 uint32_t least_registers(const Candidate& candidate) {
-  return candidate.rows * candidate.vec + 20;
+  return candidate.rows * candidate.vec + 28;
 }
 
 bool fits(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -69,6 +72,8 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
   else if (candidate.splitk > 1)
     shared = 4.0 * candidate.groups * candidate.splitk * candidate.rows * columns_per_block;
   if (shared > device.shared_bytes_per_block)
+    return false;
+  if (tiles * candidate.splitk > kMostFunctions)
     return false;
   return tiles * candidate.splitk * instructions_of_part(layer, candidate) <= kMostInstructions;
 }
@@ -146,15 +151,18 @@ double predict_us(const Layer& layer, const Device& device, const Candidate& can
   const double l2 = from_l2 * 32 * candidate.vec * layer.element_bytes / 9e6;
 
   const double in_flight =
-      std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 48.0);
+      std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 96.0);
   const double waves = ceil_div(blocks_of_sm, resident);
+  const bool staged = candidate.chunk > 0;
   const double latency =
-      candidate.chunk > 0 ? waves * ceil_div(layer.k, candidate.chunk) * 200 / kClocksPerMicrosecond
-                          : waves * (loads / in_flight + 1) * 600 / kClocksPerMicrosecond;
+      staged ? 0.0 : waves * (loads / in_flight + 1) * 1100 / kClocksPerMicrosecond;
+  const double meetings =
+      staged ? waves * (ceil_div(layer.k, candidate.chunk) * 300 + 1500) / kClocksPerMicrosecond
+      : candidate.splitk > 1 ? 0.5
+                             : 0.0;
 
   const double most = std::max({supply, issue, l2, latency});
-  const double launch = 1.5 + (candidate.splitk > 1 ? 0.3 : 0.0);
-  return launch + most + (supply + issue + l2 + latency - most) / 6;
+  return kLaunchMicroseconds + meetings + most + (supply + issue + l2 + latency - most) / 6;
 }
 
 std::vector<Candidate> candidate_space(const Layer& layer, const Device& device) {
@@ -172,7 +180,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
     for (uint32_t vec : {1u, 2u})
       for (uint32_t warps : {1u, 2u, 4u, 8u, 16u})
         for (uint32_t groups : {1u, 2u, 4u, 8u})
-          for (uint32_t registers : {64u, 96u, 128u, 168u, 255u}) {
+          for (uint32_t registers : {128u, 96u, 168u, 64u, 255u}) {
             // A second column a thread doubles the code; halves gain by packed accesses.
             if (vec > 1 && !(half && layer.n % 2 == 0))
               continue;

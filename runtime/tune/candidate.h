@@ -7,18 +7,19 @@
 //   used = K (1 - (1 - d)^rows)            columns of B that some row of the tile needs
 //   I    = (nnz / T + used) vec / S + 2 rows vec + 16          instructions, 16 bytes each
 //
-// and the time is  launch + max(supply, issue, L2, latency) + (their sum - their maximum) / 6  with
+// and the time is
 //
-//   supply   an SM's blocks, one after the other, fetch distinct instructions: g streams side by
-//   side
-//            (groups * S * resident blocks) reach 0.16 sqrt(g) a clock, at most 1; fitted to three
-//            layers on an H200 with g = 1, 4 and 8. Under 128 KB, code that all blocks of an SM
-//            share stays in its cache.
+//   launch + meetings + max(supply, issue, L2, latency) + (their sum - their maximum) / 6
+//
+//   supply   an SM's blocks, one after the other, fetch distinct instructions. Streams side by
+//            side, g = groups * S * resident blocks, reach 0.16 sqrt(g) a clock, at most 1; fitted
+//            to three layers on an H200 with g = 1, 4 and 8. Under 128 KB, code that all blocks of
+//            an SM share stays in its cache.
 //   issue    warp instructions over 4 schedulers a multiprocessor at 60 %
 //   L2       128 bytes a load and warp (256 threads of a staged block share one load) at 9 TB/s
-//   latency  waves * (loads of a part / loads in flight) * 600 clocks; in flight: registers under
-//   the
-//            cap beside the rows' sums, from 4 to 48
+//   latency  not staged: waves * (loads of a part / loads in flight + 1) * 1100 clocks; in flight:
+//            registers under the cap beside the rows' sums, from 4 to 96
+//   meetings staged: waves * (300 clocks a chunk and 1500 to begin with); split K: 0.5 us
 //
 // Only ratios matter: the search corrects the prediction by what it measures.
 #pragma once

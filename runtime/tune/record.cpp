@@ -19,6 +19,7 @@ template <class Visit>
 void for_each_key(Visit&& visit) {
   visit("gpu", &Environment::gpu);
   visit("driver_cuda_version", &Environment::driver);
+  visit("target", &Environment::target);
   visit("sparsertc", &Environment::sparsertc);
   visit("assembler", &Environment::assembler);
   visit("pattern_digest", &Environment::pattern_digest);

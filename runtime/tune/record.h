@@ -15,6 +15,7 @@ namespace sparsertc::tune {
 struct Environment {
   std::string gpu;            ///< "NVIDIA H200"
   uint32_t driver = 0;        ///< newest CUDA version the driver supports: 13000 is 13.0
+  std::string target;         ///< "sm_90"
   std::string sparsertc;      ///< version
   std::string assembler;      ///< Assembler::identity()
   std::string pattern_digest; ///< in hexadecimal

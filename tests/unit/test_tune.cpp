@@ -84,8 +84,8 @@ double landscape(const Candidate& candidate) {
 
 Record example_record() {
   Record record;
-  record.environment = {"NVIDIA H200", 13000, "0.1.0", "ptxas 13.0.88", "636d",
-                        512,           512,   2048,    "f32",           "layout=row"};
+  record.environment = {"NVIDIA H200", 13000, "sm_90", "0.1.0", "ptxas 13.0.88", "636d",
+                        512,           512,   2048,    "f32",   "layout=row"};
   record.tile = "strategy=unrolled,rows=32,vec=1";
   record.registers = 128;
   record.warm = {9.0, 8.9, 9.2};

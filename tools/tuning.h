@@ -1,0 +1,24 @@
+// Between tuning records and the compiler: which environment this is, and what a record asks of the
+// pipeline.
+#pragma once
+
+#include "compiler/pipeline.h"
+#include "runtime/tune/record.h"
+
+#include <string>
+
+namespace sparsertc {
+
+/// What a record holds for, besides the GPU and its driver, which the caller fills in where there
+/// are any.
+tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& problem,
+                                 const Target& target, const std::string& assembler);
+
+/// Reads a record and sets tile and cap of the pipeline. The record must hold here: the pattern,
+/// the problem, the target, the program, the assembler where one takes part, GPU and driver where
+/// there are any. Else a UserError with all differences, or, where `accept`, remarks on standard
+/// error.
+void apply_tuning(const std::string& path, bool accept, const Pattern& pattern,
+                  PipelineOptions& pipeline);
+
+} // namespace sparsertc
