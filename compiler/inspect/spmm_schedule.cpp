@@ -74,8 +74,9 @@ void settle_problem(SpmmSchedule& schedule) {
 // ---- strategy
 // --------------------------------------------------------------------------------------
 
+/// `vec`: columns of a thread.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
-                         uint64_t multiply_adds) {
+                         uint64_t nnz, uint32_t vec) {
   if (choice.strategy)
     return *choice.strategy;
   if (choice.stage == Stage::smem)
@@ -88,8 +89,17 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
                                "unrolls)");
     return Strategy::streamed;
   }
-  if (multiply_adds <= budget)
+  const uint64_t multiply_adds = nnz * vec;
+  const uint64_t stores = uint64_t{schedule.rows} * vec; // hardly less than a multiply-add each
+  if (multiply_adds <= budget && stores <= budget)
     return Strategy::unrolled;
+  if (multiply_adds <= budget) {
+    schedule.remarks.push_back(
+        fmt::format("unrolled code would store {} elements a thread in all tiles, over the budget "
+                    "of {}: streamed (--budget={} or --tile=strategy=unrolled unrolls)",
+                    stores, budget, stores));
+    return Strategy::streamed;
+  }
   schedule.remarks.push_back(
       fmt::format("unrolled code would take {} multiply-adds, over the budget of {}: streamed "
                   "(--budget={} or --tile=strategy=unrolled unrolls)",
@@ -400,8 +410,7 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(problem));
-  const uint64_t multiply_adds = pattern.nnz() * vec;
-  schedule.tile.strategy = choose_strategy(schedule, choice, budget, multiply_adds);
+  schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(), vec);
   choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
   check_limits(schedule);
   if (problem.columns != 0u)

@@ -101,9 +101,10 @@ struct SpmmSchedule {
   uint32_t grid_rows() const { return (tile_count() + tile.groups - 1) / tile.groups; }
 };
 
-/// Most multiply-adds in unrolled code before the streamed strategy is taken. On a GPU they are
-/// counted per thread, non-zeros times columns a thread; on the host, where `vec` follows from the
-/// strategy, non-zeros count (times `vec` where the user gave it).
+/// Most multiply-adds in unrolled code, and most elements that it may store, before the streamed
+/// strategy is taken. On a GPU they are counted per thread, non-zeros or rows times columns a
+/// thread; on the host, where `vec` follows from the strategy, non-zeros and rows count (times
+/// `vec` where the user gave it).
 constexpr uint64_t kDefaultGpuBudget = 262144;
 constexpr uint64_t kDefaultHostBudget = 4096;
 

@@ -133,6 +133,15 @@ TEST_CASE("the budget counts the columns of a thread that are chosen, not only t
         Strategy::streamed);
 }
 
+TEST_CASE("many rows are over the budget, too, empty or not") {
+  const Matrix matrix = scattered_matrix(100, 10, 1000);
+  const SpmmSchedule over = schedule(matrix, "host", 64, "", 99);
+  CHECK(over.tile.strategy == Strategy::streamed);
+  REQUIRE(over.remarks.size() == 1);
+  CHECK(over.remarks[0].find("100 elements") != std::string::npos);
+  CHECK(schedule(matrix, "host", 64, "", 100).tile.strategy == Strategy::unrolled);
+}
+
 TEST_CASE("emulated sums are not unrolled on the host unless asked for") {
   const Matrix matrix = scattered_matrix(40, 40, 4);
   SpmmProblem problem;
