@@ -9,7 +9,7 @@
 #                 configured with the tests and built.
 # --data DATA     the big test data (dlmc/ and weights/ are taken); else SPARSERTC_DATA, else none
 #
-# There: bash FOLDER/run.sh
+# There: bash FOLDER/run.sh, and bash FOLDER/bench.sh, which times
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
@@ -57,12 +57,13 @@ cp "$root/tests/data/demo_layer.npy.gz" "$stage/"
 if [[ -n "$data" ]]; then
   mkdir "$stage/data"
   cp -r "$data/dlmc" "$data/weights" "$stage/data/"
+  python3 "$root/tests/performance/gpu_set.py" "$data" >"$stage/gpu_set.csv"
 else
   echo "no test data: SPARSERTC_DATA is not set; the real layers will be skipped"
 fi
 
 mkdir -p "$folder"
-cp "$root/tests/gpu/run.sh" "$folder/"
+cp "$root/tests/gpu/run.sh" "$root/tests/gpu/bench.sh" "$folder/"
 XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
   --mtime=@0 -C "$stage" .
 mib=$(($(du -sm "$folder" | cut -f1)))

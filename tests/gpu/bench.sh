@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Times sparsertc beside cuBLAS and cuSPARSE on a bare machine with a GPU: from the folder that
+# pack.sh made (with test data), or beside a build.
+#
+#   bash bench.sh [--out FOLDER] [--budget SECONDS] [--set FILE] [--first N] [-- OPTION...]
+#
+# --out FOLDER      bench.txt, bench.csv and bench.svg go here; else the current folder
+# --budget SECONDS  of searching, for each matrix; else 4 (76 matrices in about 7 minutes)
+# --set FILE        another list of matrices (tests/performance/gpu_set.py makes them)
+# --first N         only the first N matrices of the list
+# OPTION...         more options of `sparsertc bench`
+#
+# SPARSERTC_COMMAND     the program; else ./sparsertc, else the one in sparsertc-gpu.tar.xz
+# SPARSERTC_DATA        the big test data; else the folder data/ of the archive
+# SPARSERTC_LIBCUBLAS, SPARSERTC_LIBCUSPARSE
+#                       the libraries; else the loader's, the toolkit's, those of Python's packages
+set -uo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+out="."
+budget=4
+list=""
+first=0
+while (($# > 0)); do
+  case "$1" in
+    --out) out="${2:?--out needs a folder}"; shift ;;
+    --budget) budget="${2:?--budget needs seconds}"; shift ;;
+    --set) list="${2:?--set needs a file}"; shift ;;
+    --first) first="${2:?--first needs a number}"; shift ;;
+    --) shift; break ;;
+    *) echo "bench.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+command="${SPARSERTC_COMMAND:-}"
+if [[ -z "$command" && -x "$here/sparsertc" ]]; then
+  command="$here/sparsertc"
+fi
+if [[ -z "$command" ]]; then
+  archive="$here/sparsertc-gpu.tar.xz"
+  if [[ ! -f "$archive" ]]; then
+    echo "bench.sh: no sparsertc: set SPARSERTC_COMMAND, or make a folder with pack.sh" >&2
+    exit 2
+  fi
+  if command -v xz >/dev/null; then
+    tar -xJf "$archive" -C "$work"
+  else
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' \
+      "$archive" "$work"
+  fi || { echo "bench.sh: cannot unpack $archive" >&2; exit 2; }
+  command="$work/sparsertc"
+  if [[ -z "${SPARSERTC_DATA:-}" && -d "$work/data" ]]; then
+    export SPARSERTC_DATA="$work/data"
+  fi
+  [[ -z "$list" && -f "$work/gpu_set.csv" ]] && list="$work/gpu_set.csv"
+fi
+if [[ -z "$list" ]]; then
+  echo "bench.sh: no list of matrices: --set names one" >&2
+  exit 2
+fi
+if ((first > 0)); then
+  head -n "$((first + 1))" "$list" >"$work/first.csv"
+  list="$work/first.csv"
+fi
+
+# NVIDIA's Python packages keep each library in a folder of its own.
+export PATH="$PATH:/usr/local/cuda/bin"
+folders="$(python3 - <<'PYTHON' 2>/dev/null
+import glob, os, site, sys
+roots = site.getsitepackages() + [site.getusersitepackages()] + [p for p in sys.path if p]
+print(":".join(dict.fromkeys(f for r in roots for f in sorted(glob.glob(os.path.join(r, "nvidia/*/lib"))))))
+PYTHON
+)"
+if [[ -n "$folders" ]]; then
+  export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folders"
+fi
+
+mkdir -p "$out"
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm --format=csv,noheader \
+  2>/dev/null || echo "no nvidia-smi"
+"$command" bench --device=gpu --set="$list" --budget="$budget" --csv="$out/bench.csv" \
+  --plot="$out/bench.svg" "$@" | tee "$out/bench.txt"
+status="${PIPESTATUS[0]}"
+if ((status == 3)); then
+  echo "SKIPPED: no GPU"
+  exit 0
+fi
+exit "$status"
