@@ -38,15 +38,12 @@ std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const
   return candidates;
 }
 
-void report_refusals(const tune::SearchResult& found, GpuBenchRow& row) {
+void count_trials(const tune::SearchResult& found, GpuBenchRow& row) {
   row.tried = found.trials.size();
   row.space = found.space;
   for (const tune::Trial& trial : found.trials) {
     row.refused += !trial.refused.empty() && !trial.is_wrong;
     row.wrong += trial.is_wrong;
-    if (trial.is_wrong)
-      fmt::print(stderr, "sparsertc: {}: {}: {}\n", row.name, to_string(trial.candidate),
-                 trial.refused);
   }
 }
 
@@ -75,7 +72,8 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
       candidates_of(bench.options, layer.shape(), tune_device(bench.gpu));
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   bench.progress.clear();
-  report_refusals(found, row);
+  report_refusals(found, row.name);
+  count_trials(found, row);
 
   std::vector<std::string> refused;
   const std::vector<PreparedPeer> peers =

@@ -243,6 +243,26 @@ std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphRepla
   return timings;
 }
 
+void report_refusals(const tune::SearchResult& found, const std::string& name) {
+  size_t refused = 0;
+  const tune::Trial* first = nullptr;
+  for (const tune::Trial& trial : found.trials) {
+    if (trial.refused.empty())
+      continue;
+    if (trial.is_wrong) {
+      fmt::print(stderr, "sparsertc: {}: {}: {}\n", name, to_string(trial.candidate),
+                 trial.refused);
+      continue;
+    }
+    first = first ? first : &trial;
+    ++refused;
+  }
+  if (first)
+    fmt::print(stderr, "sparsertc: {}: {} of {} candidates refused, the first, {}: {}\n", name,
+               refused, found.trials.size(), to_string(first->candidate),
+               first->refused.substr(0, first->refused.find('\n')));
+}
+
 std::unique_ptr<Assembler> require_assembler() {
   std::vector<std::string> refused;
   std::unique_ptr<Assembler> ptxas = Ptxas::find(refused);

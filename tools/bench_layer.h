@@ -87,6 +87,9 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
 std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphReplay*>& contenders,
                                         unsigned rounds);
 
+/// Tells on standard error which results were wrong, and why the first of the others was refused.
+void report_refusals(const tune::SearchResult& found, const std::string& name);
+
 /// Looks for ptxas; RuntimeError where there is none.
 std::unique_ptr<Assembler> require_assembler();
 

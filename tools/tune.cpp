@@ -95,13 +95,12 @@ int tune_matrix(const TuneOptions& options) {
   const std::vector<tune::Candidate> candidates = candidates_of(options, layer, *gpu);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   progress.clear();
+  report_refusals(found, options.input.path);
   bool wrong = false;
   std::vector<const tune::Trial*> finalists;
   for (const tune::Trial& trial : found.trials) {
     if (trial.code)
       finalists.push_back(&trial);
-    if (trial.is_wrong)
-      fmt::print(stderr, "sparsertc: {}: {}\n", to_string(trial.candidate), trial.refused);
     wrong |= trial.is_wrong;
   }
   if (finalists.empty()) {

@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kPendingPenalty = 1.15;
 constexpr double kPriorWeight = 0.25;
+/// So many refusals without one result are no accident: a budget that is spent then counts.
+constexpr size_t kHopeless = 8;
 
 /// The candidates and what is known of each; not thread-safe.
 class Ranking {
@@ -187,8 +189,6 @@ private:
 
   // ---- the measuring thread ----
 
-  bool has_result() const { return valid_ > 0; }
-
   void measure_all() {
     for (;;) {
       Made made;
@@ -209,7 +209,8 @@ private:
       report();
       result_.interrupted = result_.interrupted || hooks_.interrupted();
       const bool spent = hooks_.now() - begin_ >= options_.budget_seconds;
-      if (result_.interrupted || (spent && has_result()))
+      const bool may_end = valid_ > 0 || result_.trials.size() >= kHopeless;
+      if (result_.interrupted || (spent && may_end))
         return;
     }
   }

@@ -80,8 +80,8 @@ struct SearchResult {
 };
 
 /// When the budget is spent no new candidate is begun and those in the making are stopped, but at
-/// least one is brought to its end. Throws nothing of its own; what else than an Error the hooks
-/// throw passes through.
+/// least one is brought to its end (unless eight have been refused by then). Throws nothing of its
+/// own; what else than an Error the hooks throw passes through.
 SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hooks,
                     const SearchOptions& options);
 

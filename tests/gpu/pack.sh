@@ -9,7 +9,7 @@
 #                 configured with the tests and built.
 # --data DATA     the big test data (dlmc/ and weights/ are taken); else SPARSERTC_DATA, else none
 #
-# There: bash FOLDER/run.sh, and bash FOLDER/bench.sh, which times
+# There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 

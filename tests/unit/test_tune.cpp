@@ -246,6 +246,17 @@ TEST_CASE("a search ends with its budget, but not without a result") {
     CHECK(result.trials.size() == 20);
     CHECK(result.exhausted);
   }
+  SECTION("everything is refused and the budget is spent") {
+    Machine machine(landscape);
+    machine.make_seconds = 1;
+    machine.refuse = [](const Candidate&) { return true; };
+    SearchOptions options;
+    options.budget_seconds = 2;
+    const SearchResult result = search(space, machine.hooks(), options);
+    CHECK(result.valid() == 0);
+    CHECK(result.trials.size() >= 8);
+    CHECK(result.trials.size() < space.size());
+  }
   SECTION("nothing to try") {
     Machine machine(landscape);
     CHECK(search({}, machine.hooks(), {}).trials.empty());
