@@ -137,7 +137,10 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   pipeline.before_stage = [](std::string_view) { stop_if_interrupted(); };
   const Clock::time_point start = Clock::now();
   const PipelineResult compiled = compile_spmm(one.weights, pipeline);
-  const HostProgram program = HostProgram::compile(compiled.lowered.module);
+  const HostProgram program = [&] {
+    const StopAtOnce stop;
+    return HostProgram::compile(compiled.lowered.module);
+  }();
   const double compile_seconds = std::chrono::duration<double>(Clock::now() - start).count();
 
   const Matrix& weights = compiled.weights;

@@ -29,8 +29,6 @@
 namespace sparsertc {
 namespace {
 
-constexpr int kInterruptedExit = 130;
-
 /// A message that begins with a place is printed as it is, so that editors find the place; others
 /// begin with the program's name.
 void print_error(const Error& error) {
@@ -152,6 +150,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "sparsertc: stopped\n");
     return kInterruptedExit;
   } catch (const Error& error) {
+    if (interrupt_flag()) { // what was interrupted may say so in its own way
+      fmt::print(stderr, "sparsertc: stopped\n");
+      return kInterruptedExit;
+    }
     print_error(error);
     return error.exit_code();
   } catch (const std::bad_alloc&) {

@@ -63,7 +63,10 @@ double total_us(const std::vector<StageTime>& times) {
 void execute_on_host(PipelineResult& compiled, const SpmmBuffers& buffers, uint32_t columns,
                      unsigned repeat, TaskPool& pool, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
-  const HostProgram program = HostProgram::compile(compiled.lowered.module);
+  const HostProgram program = [&] {
+    const StopAtOnce stop;
+    return HostProgram::compile(compiled.lowered.module);
+  }();
   compiled.times.push_back({"host code", seconds_since(start) * 1e6});
   run_on_host(program, compiled.lowered.kernels, buffers, columns, pool);
   std::vector<double> samples;

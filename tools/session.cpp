@@ -21,8 +21,22 @@ namespace {
 std::atomic<bool> interrupt_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
+/// While set, an interrupt ends the process on the spot.
+std::atomic<bool> nothing_to_clean_up = false;
+bool on_terminal = false;
+
 void request_interrupt(int) {
   interrupt_requested = true;
+  if (!nothing_to_clean_up)
+    return;
+  constexpr std::string_view kErase = "\r\x1b[K";
+  constexpr std::string_view kStopped = "sparsertc: stopped\n";
+  bool written = true;
+  if (on_terminal)
+    written = write(STDERR_FILENO, kErase.data(), kErase.size()) >= 0;
+  written = write(STDERR_FILENO, kStopped.data(), kStopped.size()) >= 0 && written;
+  static_cast<void>(written); // there is nobody to tell
+  _exit(kInterruptedExit);
 }
 
 double now_seconds() {
@@ -32,12 +46,22 @@ double now_seconds() {
 } // namespace
 
 void catch_interrupts() {
+  on_terminal = isatty(STDERR_FILENO) != 0;
   struct sigaction action = {};
   action.sa_handler = request_interrupt;
   sigemptyset(&action.sa_mask);
   // A second Ctrl-C finds the default action again, should the work not look up in time.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
+}
+
+StopAtOnce::StopAtOnce() {
+  stop_if_interrupted();
+  nothing_to_clean_up = true;
+}
+
+StopAtOnce::~StopAtOnce() {
+  nothing_to_clean_up = false;
 }
 
 const std::atomic<bool>& interrupt_flag() {
@@ -83,10 +107,13 @@ void watch_pipeline(PipelineOptions& pipeline, const WatchOptions& watch, Progre
   pipeline.verify_each = watch.verify_each;
   pipeline.before_stage = [&progress](std::string_view stage) {
     stop_if_interrupted();
+    // All stages but the assembler's, which has processes and files, leave nothing behind.
+    nothing_to_clean_up = stage != "assemble";
     progress.show(fmt::format("sparsertc: {} ...", stage));
   };
   const std::vector<std::string> dumped = watch.dump_ir_after;
   pipeline.after_stage = [&progress, dumped](std::string_view stage, const PipelineResult& result) {
+    nothing_to_clean_up = false;
     stop_if_interrupted();
     if (std::find(dumped.begin(), dumped.end(), stage) == dumped.end())
       return;

@@ -14,6 +14,9 @@
 
 namespace sparsertc {
 
+/// The exit code of a command that was stopped by Ctrl-C.
+inline constexpr int kInterruptedExit = 130;
+
 /// Thrown where the user has pressed Ctrl-C; main turns it into exit code 130.
 struct Interrupted {};
 
@@ -23,6 +26,16 @@ void catch_interrupts();
 const std::atomic<bool>& interrupt_flag();
 /// Throws Interrupted when the user has asked to stop. Cheap; called between stages and tiles.
 void stop_if_interrupted();
+
+/// While it lives, Ctrl-C ends the process on the spot: around long work of others (LLVM) that does
+/// not look up and has nothing to clean up. Not nested.
+class StopAtOnce {
+public:
+  StopAtOnce();
+  ~StopAtOnce();
+  StopAtOnce(const StopAtOnce&) = delete;
+  StopAtOnce& operator=(const StopAtOnce&) = delete;
+};
 
 /// One line on the terminal that is overwritten as work goes on; silent unless standard error is a
 /// terminal and the work has lasted for half a second.
