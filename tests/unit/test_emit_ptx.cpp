@@ -230,9 +230,10 @@ TEST_CASE("memory operations") {
           b.copy_wait(2);
           b.barrier(Operand::integer(1), 64);
           b.barrier();
-        }) == "cp.async.cg.shared.global [%r0+16], [%rd0+-32], 16, %r1;\n"
-              "cp.async.commit_group;\ncp.async.wait_group 2;\nbarrier.sync 1, 64;\nbarrier.sync 0;\n"
-              "ret;\n");
+        }) ==
+        "cp.async.cg.shared.global [%r0+16], [%rd0+-32], 16, %r1;\n"
+        "cp.async.commit_group;\ncp.async.wait_group 2;\nbarrier.sync 1, 64;\nbarrier.sync 0;\n"
+        "ret;\n");
 }
 
 TEST_CASE("warp operations") {
