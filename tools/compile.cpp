@@ -27,7 +27,7 @@ struct CompileOptions {
   std::string output = "-";
   std::string emit;
   std::string road = "direct";
-  std::string target = "sm_90";
+  std::string target; ///< empty: the host for host code, else sm_90
   bool annotate = false;
   std::string tuning;
   std::string tuning_mismatch = "refuse";
@@ -136,7 +136,12 @@ int compile(const CompileOptions& options) {
   pipeline.road =
       choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
   const bool for_host = pipeline.artefact == Artefact::host_object;
-  pipeline.target = resolve_target(for_host ? "host" : options.target);
+  if (for_host && !options.target.empty() && options.target != "host")
+    throw UsageError(
+        fmt::format("--target={}: host code is made for this machine's CPU", options.target),
+        "leave --target out, or choose --emit=ptx, cubin or bundle");
+  const std::string default_target = for_host ? "host" : "sm_90";
+  pipeline.target = resolve_target(options.target.empty() ? default_target : options.target);
   const bool for_bundle = pipeline.artefact == Artefact::bundle;
   const bool for_gpu =
       pipeline.artefact == Artefact::ptx || pipeline.artefact == Artefact::cubin || for_bundle;
@@ -199,12 +204,10 @@ Command add_compile_command(CLI::App& application) {
       "--emit", options->emit,
       "ir, llvm, ptx, cubin, bundle or host; else the output's suffix says: .sir .ll .ptx .cubin "
       ".srtc .o; else ptx");
-  parser
-      ->add_option(
-          "--target", options->target,
-          "sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, host, or native: the GPU of "
-          "this machine")
-      ->capture_default_str();
+  parser->add_option(
+      "--target", options->target,
+      "sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120, host, or native: the GPU of "
+      "this machine; else sm_90, and host for host code");
   parser
       ->add_option("--road", options->road,
                    "How IR becomes PTX: direct (printed) or llvm (through its optimiser)")

@@ -314,6 +314,9 @@ void check_limits(SpmmSchedule& schedule) {
   if (schedule.problem.half_terms != 0 && schedule.problem.half_terms > 64)
     throw UsageError("half-precision sums over more than 64 terms are not offered",
                      "choose --half-terms from 1 to 64");
+  if (tile.strategy == Strategy::streamed && tile.weights == WeightOperand::constant_bank)
+    refuse("strategy=streamed keeps its weights in memory, not in the constant bank",
+           "leave weights out, or choose strategy=unrolled");
   if (target.is_host) {
     if (tile.stage == Stage::smem)
       refuse("stage=smem is for GPUs", "leave stage out");

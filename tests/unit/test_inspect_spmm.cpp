@@ -229,6 +229,7 @@ TEST_CASE("combinations that cannot be are refused with a way out") {
   CHECK(message("splitk=2,groups=16,warps=1").find("15 groups") != std::string::npos);
   CHECK(message("stage=smem,splitk=2").find("cannot go together") != std::string::npos);
   CHECK(message("stage=smem,strategy=streamed").find("strategy=unrolled") != std::string::npos);
+  CHECK(message("strategy=streamed,weights=const").find("constant bank") != std::string::npos);
   CHECK(message("stage=smem,prefetch=1").find("two chunks") != std::string::npos);
   CHECK(message("stage=smem,chunk=512,warps=8,vec=4,prefetch=8").find("shared memory") !=
         std::string::npos);
