@@ -157,10 +157,11 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
   tile.warps = 1;
   tile.groups = 1;
   tile.vec = choice.vec.value_or(choose_host_vec(columns, schedule.threads_x));
-  // A single sum waits for itself at every entry; four parts of a long row side by side do not.
+  // A single sum waits for itself at every entry; parts of a row side by side do not.
   const bool single_sum = schedule.threads_x * tile.vec == 1 && tile.strategy == Strategy::streamed;
-  constexpr double kLongRow = 64;
-  tile.splitk = choice.splitk.value_or(single_sum && mean_row_length >= kLongRow ? 4 : 1);
+  constexpr double kLongRow = 64, kShortRow = 16;
+  const uint32_t parts = mean_row_length >= kLongRow ? 4 : mean_row_length >= kShortRow ? 2 : 1;
+  tile.splitk = choice.splitk.value_or(single_sum ? parts : 1);
   if (single_sum && !choice.prefetch)
     tile.prefetch = 4;
   const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.splitk));
