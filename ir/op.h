@@ -17,8 +17,7 @@ constexpr unsigned kOpcodeCount = 0
 #include "ir/ops.def"
     ;
 
-// ---- the enums that Op::detail holds; their words are in ir/op.cpp, in the same order
-// ---------------
+// ---- the enums that Op::detail holds; their words are in ir/op.cpp, in the same order ----
 /// `special`: hardware indices of the executing thread.
 enum class Special : uint8_t { thread_x, thread_y, thread_z, block_x, block_y, block_z, lane };
 /// `cmp`: signed or float (ordered; `ne` is true for NaN), then unsigned ones for integers.

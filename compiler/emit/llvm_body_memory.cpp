@@ -54,8 +54,7 @@ void LlvmBody::annotate(llvm::Instruction* instruction, const ir::Op& op) {
                           {llvm::ConstantAsMetadata::get(builder_.getInt32(1))}));
 }
 
-// ---- host: one element a lane
-// --------------------------------------------------------------------
+// ---- host: one element a lane ----
 
 void LlvmBody::load(const ir::Op& op) {
   const LaneShape from = shape(op.operand[0]);
@@ -145,8 +144,7 @@ void LlvmBody::store(const ir::Op& op) {
   }
 }
 
-// ---- GPU: one thread
-// ------------------------------------------------------------------------------
+// ---- GPU: one thread ----
 
 void LlvmBody::gpu_load(const ir::Op& op) {
   const Scalar element = op.type.element();
@@ -179,8 +177,7 @@ void LlvmBody::gpu_store(const ir::Op& op) {
            op);
 }
 
-// ---- memory order
-// ---------------------------------------------------------------------------------
+// ---- memory order ----
 
 void LlvmBody::ordered(const ir::Op& op) {
   llvm::LLVMContext& context = builder_.getContext();

@@ -116,8 +116,7 @@ Value* LlvmBody::gpu_special(ir::Special which) {
   return builder_.CreateIntrinsic(kRegisters[static_cast<unsigned>(which)], {});
 }
 
-// ---- speculation
-// ----------------------------------------------------------------------------------
+// ---- speculation ----
 
 void LlvmBody::check(Value* agreed) {
   if (give_up_ == nullptr) {

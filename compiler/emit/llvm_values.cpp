@@ -214,8 +214,7 @@ Value* LlvmValues::shift(Opcode code, Value* value, Value* amount) {
   return builder_.CreateSelect(in_range, shifted, Constant::getNullValue(value->getType()));
 }
 
-// ---- floating point
-// -------------------------------------------------------------------------------
+// ---- floating point ----
 
 Value* LlvmValues::floating(Opcode code, llvm::ArrayRef<Value*> operands) {
   Value* a = operands[0];
@@ -370,8 +369,7 @@ Value* LlvmValues::pair(Opcode code, Scalar scalar, llvm::ArrayRef<Value*> opera
   return builder_.CreateBitCast(arithmetic(code, element, split), operands[0]->getType());
 }
 
-// ---- comparisons and conversions
-// -----------------------------------------------------------------
+// ---- comparisons and conversions ----
 
 Value* LlvmValues::compare(Comparison comparison, Scalar scalar, Value* a, Value* b) {
   using P = llvm::CmpInst::Predicate;

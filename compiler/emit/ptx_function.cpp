@@ -112,8 +112,7 @@ void put_parameters(PtxBuffer& out, const ir::Function& function) {
   out.put(')');
 }
 
-// ---- the frame
-// -----------------------------------------------------------------------------------
+// ---- the frame ----
 
 void PtxFunctionPrinter::number_registers() {
   numbered_ = {};
@@ -241,8 +240,7 @@ void PtxFunctionPrinter::malformed(const Op& op, const std::string& reason) cons
   throw InternalError(fmt::format("PTX: {}: {}; was the module verified?", place(op), reason));
 }
 
-// ---- operands
-// ------------------------------------------------------------------------------------
+// ---- operands ----
 
 PtxText PtxFunctionPrinter::literal(Type type, int64_t bits) const {
   switch (class_of(type)) {
@@ -302,8 +300,7 @@ void PtxFunctionPrinter::put_tuple(uint32_t first, unsigned count) {
   body_.put('}');
 }
 
-// ---- control flow
-// --------------------------------------------------------------------------------
+// ---- control flow ----
 
 void PtxFunctionPrinter::put_label(uint32_t label) {
   body_.put(std::string_view("$L_"));
@@ -369,8 +366,7 @@ void PtxFunctionPrinter::end(const Op& op) {
   }
 }
 
-// ---- calls
-// ---------------------------------------------------------------------------------------
+// ---- calls ----
 
 /// The arguments of a call as they are stored: predicates as numbers.
 std::vector<PtxFunctionPrinter::Argument>

@@ -37,8 +37,7 @@ uint32_t floor_power_of_two(uint32_t n) {
   return power;
 }
 
-// ---- the problem
-// -----------------------------------------------------------------------------------
+// ---- the problem ----
 
 /// Fills in tight leading dimensions and refuses what cannot be addressed.
 void settle_problem(SpmmSchedule& schedule) {
@@ -71,8 +70,7 @@ void settle_problem(SpmmSchedule& schedule) {
   settle(problem.ldc, least_c, "ldc");
 }
 
-// ---- strategy
-// --------------------------------------------------------------------------------------
+// ---- strategy ----
 
 /// `vec`: columns of a thread.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
@@ -107,8 +105,7 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
   return Strategy::streamed;
 }
 
-// ---- tile
-// ------------------------------------------------------------------------------------------
+// ---- tile ----
 
 /// Vector accesses need every row of B, C and the residual to start at a multiple of the vector.
 bool columns_allow_vector(const SpmmProblem& problem, uint32_t vec) {
@@ -274,8 +271,7 @@ void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double me
   schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
 }
 
-// ---- limits
-// ----------------------------------------------------------------------------------------
+// ---- limits ----
 
 [[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
   throw UsageError("--tile: " + message, way_out);
@@ -342,8 +338,7 @@ void check_limits(SpmmSchedule& schedule) {
                                      : "choose fewer rows, warps, groups or parts");
 }
 
-// ---- rows to tiles
-// -----------------------------------------------------------------------------------
+// ---- rows to tiles ----
 
 /// Deals the rows, longest first, back and forth over the tiles: each tile gets at most `tile.rows`
 /// rows and nearly the same work. Within a tile rows ascend.

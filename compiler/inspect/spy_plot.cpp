@@ -99,8 +99,7 @@ std::string encode_base64(const std::string& bytes) {
   return text;
 }
 
-// ---- panels
-// --------------------------------------------------------------------------------------
+// ---- panels ----
 
 struct Panel {
   double x, y, width, height;

@@ -126,8 +126,7 @@ void write_streamed_tile(ir::Builder& builder, const SpmmSchedule& schedule,
                          const StreamSymbols& symbols, TileArguments& arguments, ir::Reg tile,
                          ir::Reg part);
 
-// ---- implementation of the template
-// ----------------------------------------------------------------
+// ---- implementation of the template ----
 
 template <class Visit>
 void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {

@@ -3,6 +3,7 @@
 // immediates (Wang, SparseRT, PACT 2020, section on code generation).
 #include "compiler/transform/pass.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sparsertc {

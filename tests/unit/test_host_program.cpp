@@ -531,8 +531,7 @@ TEST_CASE("value operations give IEEE's bits, in lanes and alone") {
   }
 }
 
-// ---- whole kernels
-// -------------------------------------------------------------------------------
+// ---- whole kernels ----
 
 namespace {
 
