@@ -15,6 +15,7 @@ fi
 packages=(cmake ninja-build g++ ccache
   llvm-22-dev llvm-22-tools libzstd-dev zlib1g-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev
+  libsuitesparse-dev libmetis-dev
   libopenblas0 libeigen3-dev
   python3)
 case "${1:-}" in

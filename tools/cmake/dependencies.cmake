@@ -40,3 +40,5 @@ else()
   # One shared library with all components: links in an instant.
   target_link_libraries(sparsertc_llvm INTERFACE LLVM)
 endif()
+
+include(orderings)
