@@ -82,20 +82,26 @@ bool has_constant_weights(const SpmmSchedule& schedule) {
          schedule.tile.weights == WeightOperand::constant_bank;
 }
 
+const LlvmRoad& through_llvm(const PipelineOptions& options) {
+  if (options.llvm == nullptr)
+    throw InternalError("code through LLVM was asked for in a program without it");
+  return *options.llvm;
+}
+
 std::string emit(const LoweredSpmm& lowered, const PipelineOptions& options) {
   switch (options.artefact) {
   case Artefact::ir:
     return ir::print(lowered.module);
   case Artefact::llvm:
-    return emit_llvm_ir(lowered.module, options.target, options.llvm);
+    return through_llvm(options).llvm_ir(lowered.module, options.target);
   case Artefact::ptx:
   case Artefact::bundle: // beside the cubin
     if (options.road == Road::llvm)
-      return emit_ptx_through_llvm(lowered.module, options.target, options.llvm);
+      return through_llvm(options).ptx(lowered.module, options.target);
     return emit_ptx(lowered.module, options.target, PtxOptions{options.annotate});
   case Artefact::host_object: {
     const std::vector<uint8_t> bytes =
-        emit_host_object(lowered.module, options.target, options.llvm);
+        through_llvm(options).host_object(lowered.module, options.target);
     return std::string(bytes.begin(), bytes.end());
   }
   case Artefact::cubin: // from the units, by the next stage
@@ -108,7 +114,7 @@ std::string emit(const LoweredSpmm& lowered, const PipelineOptions& options) {
 /// PTX for the assembler: a unit for each function, so that they can be assembled in parallel.
 std::vector<std::string> emit_units(const LoweredSpmm& lowered, const PipelineOptions& options) {
   if (options.road == Road::llvm)
-    return {emit_ptx_through_llvm(lowered.module, options.target, options.llvm)};
+    return {through_llvm(options).ptx(lowered.module, options.target)};
   return emit_ptx_units(lowered.module, options.target, PtxOptions{options.annotate});
 }
 

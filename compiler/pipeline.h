@@ -2,7 +2,8 @@
 #pragma once
 
 #include "compiler/assemble/assembler.h"
-#include "compiler/emit/llvm.h"
+#include "compiler/emit/llvm_road.h"
+#include "compiler/emit/target.h"
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/spmm_schedule.h"
 #include "compiler/lower/spmm.h"
@@ -64,7 +65,8 @@ struct PipelineOptions {
   Road road = Road::direct;
   /// Origins of operations as comments in PTX.
   bool annotate = false;
-  LlvmOptions llvm;
+  /// Needed for Road::llvm and the artefacts llvm and host_object; must outlive the run.
+  const LlvmRoad* llvm = nullptr;
   /// Makes cubins; must outlive the run. A bundle without one holds PTX only.
   const Assembler* assembler = nullptr;
   /// Assembler processes at once; 0: one for each core.

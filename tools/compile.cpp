@@ -1,4 +1,5 @@
 // sparsertc compile: a matrix becomes code, in a file with its manifest beside it.
+#include "compiler/emit/llvm.h"
 #include "compiler/manifest.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
@@ -151,6 +152,7 @@ int compile(const CompileOptions& options) {
   pipeline.tile = to_tile_choice(options.schedule);
   pipeline.budget = options.schedule.budget;
   pipeline.annotate = options.annotate;
+  pipeline.llvm = &llvm_road();
   pipeline.jobs = options.jobs.jobs;
   pipeline.stop = &interrupt_flag();
   const std::unique_ptr<CachedAssembler> assembler = find_assembler(options, pipeline.artefact);

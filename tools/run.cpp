@@ -1,4 +1,5 @@
 // sparsertc run: compiles a matrix for this machine, multiplies, and checks the result on request.
+#include "compiler/emit/llvm.h"
 #include "compiler/input/read.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
@@ -178,6 +179,7 @@ int run(const RunOptions& options) {
   pipeline.budget = options.schedule.budget;
   pipeline.road =
       choose_word("--road", options.road, {"direct", "llvm"}) == 0 ? Road::direct : Road::llvm;
+  pipeline.llvm = &llvm_road();
   pipeline.target = find_target(gpu ? target_of(*gpu) : "host");
   pipeline.artefact = gpu ? Artefact::ptx : Artefact::none;
   pipeline.jobs = options.jobs.jobs;

@@ -80,4 +80,22 @@ std::vector<uint8_t> emit_host_object(const ir::Module& module, const Target& ta
   return backend.object(*out);
 }
 
+const LlvmRoad& llvm_road() {
+  class Default : public LlvmRoad {
+  public:
+    std::string llvm_ir(const ir::Module& module, const Target& target) const override {
+      return emit_llvm_ir(module, target);
+    }
+    std::string ptx(const ir::Module& module, const Target& target) const override {
+      return emit_ptx_through_llvm(module, target);
+    }
+    std::vector<uint8_t> host_object(const ir::Module& module,
+                                     const Target& target) const override {
+      return emit_host_object(module, target);
+    }
+  };
+  static const Default road;
+  return road;
+}
+
 } // namespace sparsertc

@@ -1,6 +1,7 @@
 // IR -> LLVM -> PTX through the NVPTX back end, or host code. No LLVM header is needed to use this.
 #pragma once
 
+#include "compiler/emit/llvm_road.h"
 #include "compiler/emit/target.h"
 #include "ir/module.h"
 
@@ -24,5 +25,9 @@ std::string emit_ptx_through_llvm(const ir::Module& module, const Target& target
 /// it.
 std::vector<uint8_t> emit_host_object(const ir::Module& module, const Target& target,
                                       const LlvmOptions& options = {});
+
+/// The three as one object with the default options, for the pipeline; lives as long as the
+/// program.
+const LlvmRoad& llvm_road();
 
 } // namespace sparsertc
