@@ -39,7 +39,7 @@ struct BenchOptions {
   JobOptions jobs;
   ReportOptions report;
   std::string device = "cpu";
-  std::string csv, plot;
+  std::string csv, plot, trials;
   std::vector<double> levels = {80, 90, 95, 98};
   uint64_t seed = 1;
   std::optional<unsigned> rounds;
@@ -329,6 +329,7 @@ int bench_on_gpu(const BenchOptions& options) {
   gpu.seed = options.seed;
   gpu.json = wants_json(options.report);
   gpu.csv = options.csv;
+  gpu.trials = options.trials;
   gpu.plot = options.plot;
   return bench_gpu(gpu);
 }
@@ -410,6 +411,9 @@ Command add_bench_command(CLI::App& application) {
   parser->add_option("--budget", options->budget_seconds, "GPU: seconds of searching a matrix")
       ->capture_default_str();
   parser->add_option("--csv", options->csv, "Write the table as CSV, too");
+  parser->add_option("--trials", options->trials,
+                     "GPU: write every candidate that was tried as CSV, with predicted and "
+                     "measured time");
   parser->add_option("--plot", options->plot, "GPU: write the speed-ups over sparsity as SVG, too");
   declare(*parser, options->report);
   declare(*parser, options->jobs);

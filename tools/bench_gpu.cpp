@@ -47,7 +47,8 @@ void count_trials(const tune::SearchResult& found, GpuBenchRow& row) {
   }
 }
 
-void measure(const Bench& bench, const BenchCase& one, const std::string& doing, GpuBenchRow& row) {
+void measure(const Bench& bench, const BenchCase& one, const std::string& doing, GpuBenchRow& row,
+             std::string& trials) {
   SpmmProblem problem;
   problem.columns = one.columns;
   GpuLayer layer(bench.gpu, bench.stream, bench.assembler, bench.pool, one.weights(), problem,
@@ -74,6 +75,7 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   bench.progress.clear();
   report_refusals(found, row.name);
   count_trials(found, row);
+  trials += gpu_trials_csv(row, found);
 
   std::vector<std::string> refused;
   const std::vector<PreparedPeer> peers =
@@ -140,6 +142,7 @@ int bench_gpu(const GpuBenchOptions& options) {
                setting.rounds, gpu_table_head());
 
   std::vector<GpuBenchRow> rows;
+  std::string trials = gpu_trials_head();
   bool failed = false, stopped = false;
   for (const BenchCase& one : options.cases) {
     GpuBenchRow& row = rows.emplace_back();
@@ -149,7 +152,7 @@ int bench_gpu(const GpuBenchOptions& options) {
         fmt::format("sparsertc: {} of {}: {}", rows.size(), options.cases.size(), one.name);
     progress.show(doing + " ...");
     try {
-      measure(bench, one, doing, row);
+      measure(bench, one, doing, row, trials);
     } catch (const Error& error) {
       row.failure = error.what();
     }
@@ -170,6 +173,8 @@ int bench_gpu(const GpuBenchOptions& options) {
     fmt::print("{}", gpu_means(rows));
   if (!options.csv.empty())
     write_text(options.csv, gpu_csv(rows));
+  if (!options.trials.empty())
+    write_text(options.trials, trials);
   if (!options.plot.empty())
     write_text(options.plot, gpu_plot(rows, setting));
   if (stopped)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/tune/graph_replay.h"
+#include "runtime/tune/search.h"
 #include "tools/bench_cases.h"
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct GpuBenchOptions {
   uint64_t seed = 1;
   bool json = false;
   std::string csv, plot;
+  std::string trials; ///< where every candidate that was tried is written, as CSV
 };
 
 /// Returns 1 where a case failed or a result was wrong. NoGpuError without a GPU.
@@ -69,6 +71,10 @@ std::string gpu_table_line(const GpuBenchRow& row);
 /// and failed cases are left out.
 std::string gpu_means(const std::vector<GpuBenchRow>& rows);
 std::string gpu_csv(const std::vector<GpuBenchRow>& rows);
+/// The head of the table of candidates, and its lines for one matrix: predicted and measured times
+/// (one quick measurement each), or why there is none.
+std::string gpu_trials_head();
+std::string gpu_trials_csv(const GpuBenchRow& row, const tune::SearchResult& found);
 std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting& setting);
 /// Speed-up over cuBLAS fp32 and the best of cuSPARSE (logarithmic) over the actual sparsity, a
 /// mark for each matrix, as SVG.
