@@ -1,11 +1,12 @@
 // sparsertc compile: a matrix becomes code, in a file with its manifest beside it.
 #include "compiler/emit/llvm.h"
+#include "compiler/input/bytes.h"
 #include "compiler/manifest.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
 #include "ir/printer.h"
-#include "runtime/bundle/bundle.h"
 #include "tools/command.h"
+#include "tools/make_bundle.h"
 #include "tools/options.h"
 #include "tools/session.h"
 #include "tools/tuning.h"
@@ -110,22 +111,6 @@ std::unique_ptr<CachedAssembler> find_assembler(const CompileOptions& options, A
   return nullptr;
 }
 
-std::vector<uint8_t> bytes_of(std::string_view text) {
-  return {text.begin(), text.end()};
-}
-
-/// The container's bytes: machine code where there was an assembler, and always PTX, for other
-/// GPUs.
-std::string bundle_of(const PipelineResult& result, const PipelineOptions& options) {
-  Bundle bundle;
-  bundle.manifest = manifest_json(result, options);
-  if (!result.assembled.cubin.empty())
-    bundle.sections.push_back({"cubin", result.assembled.cubin});
-  bundle.sections.push_back({"ptx", bytes_of(result.artefact)});
-  const std::vector<uint8_t> bytes = serialize(bundle);
-  return {bytes.begin(), bytes.end()};
-}
-
 int compile(const CompileOptions& options) {
   if (options.input.list_tensors) {
     print_tensors(options.input);
@@ -183,7 +168,10 @@ int compile(const CompileOptions& options) {
     write_text(options.output, describe_stopped(result, pipeline.stop_after));
     return 0;
   }
-  write_text(options.output, for_bundle ? bundle_of(result, pipeline) : result.artefact);
+  if (for_bundle)
+    write_bytes(options.output, serialize(make_bundle(result, pipeline)));
+  else
+    write_text(options.output, result.artefact);
   const bool has_manifest = (for_gpu && !for_bundle) || for_host; // a bundle has its own
   if (has_manifest && options.output != "-")
     write_text(options.output + ".json", manifest_json(result, pipeline));

@@ -5,6 +5,7 @@
 
 #include "compiler/input/read.h"
 #include "compiler/pipeline.h"
+#include "tools/words.h"
 
 #include <CLI/CLI.hpp>
 
@@ -29,29 +30,9 @@ ReadOptions to_read_options(const InputOptions& options);
 /// the subcommand's work.
 void print_tensors(const InputOptions& options);
 
-/// What is to be computed.
-struct ProblemOptions {
-  std::string op = "spmm";
-  std::string columns = "dynamic";
-  std::string type = "f32";
-  std::string layout = "row";
-  uint64_t ldb = 0;
-  uint64_t ldc = 0;
-  bool bias = false;
-  bool residual = false;
-  std::string activation = "none";
-  uint32_t half_terms = 0;
-};
+/// What is to be computed, and how: the structs and their words are in tools/words.h.
 void declare(CLI::App& parser, ProblemOptions& options);
-SpmmProblem to_problem(const ProblemOptions& options);
-
-/// How it is to be computed: what the user fixes of the schedule.
-struct ScheduleOptions {
-  std::string tile;
-  uint64_t budget = 0;
-};
 void declare(CLI::App& parser, ScheduleOptions& options);
-SpmmTileChoice to_tile_choice(const ScheduleOptions& options);
 
 /// What is told about the pipeline while it runs, on standard error.
 struct WatchOptions {
@@ -86,13 +67,5 @@ bool wants_json(const ReportOptions& options);
 
 /// `--target=`, resolved; "native" asks the GPU of this machine.
 Target resolve_target(const std::string& name);
-
-/// The position of `word` among `known`; else a UsageError that says what `what` may be and
-/// suggests the nearest.
-size_t choose_word(const std::string& what, const std::string& word,
-                   const std::vector<std::string>& known);
-/// The known word that a misspelt one most likely means: at most a third of its letters differ.
-std::optional<std::string> nearest_word(const std::string& word,
-                                        const std::vector<std::string>& known);
 
 } // namespace sparsertc

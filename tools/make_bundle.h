@@ -1,0 +1,13 @@
+// What the pipeline has made, as the container in which it travels.
+#pragma once
+
+#include "compiler/pipeline.h"
+#include "runtime/bundle/bundle.h"
+
+namespace sparsertc {
+
+/// Of a result of Artefact::bundle: machine code where there was an assembler, and always PTX, for
+/// other GPUs.
+Bundle make_bundle(const PipelineResult& result, const PipelineOptions& options);
+
+} // namespace sparsertc
