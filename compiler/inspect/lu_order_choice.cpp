@@ -1,0 +1,161 @@
+#include "compiler/inspect/lu_order_choice.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+namespace sparsertc {
+namespace {
+
+/// A pattern this symmetric is ordered by A + A^T.
+constexpr double kSymmetricEnough = 0.9;
+/// An order whose bound on the time is this many times that of another is not looked at further.
+constexpr double kHopeless = 8;
+/// From this size on time is saved: blocks are used by the size of the largest, not by trying.
+constexpr uint32_t kLarge = 200'000;
+/// In blocks up to this size every order has the same fill.
+constexpr uint32_t kTrivialBlock = 2;
+
+/// The share of entries off the diagonal whose mirror image is an entry, too; 1 where there are
+/// none.
+double symmetry_of(const Pattern& square) {
+  const Pattern transposed = transpose(square);
+  uint64_t off_diagonal = 0, mirrored = 0;
+  for (uint32_t row = 0; row < square.rows; ++row) {
+    const auto other = transposed.row(row);
+    auto next = other.begin();
+    for (uint32_t column : square.row(row)) {
+      if (column == row)
+        continue;
+      ++off_diagonal;
+      next = std::lower_bound(next, other.end(), column);
+      mirrored += next != other.end() && *next == column;
+    }
+  }
+  return off_diagonal == 0 ? 1 : static_cast<double>(mirrored) / static_cast<double>(off_diagonal);
+}
+
+OrderCandidate bounded(const Pattern& square, const Permutation& order, std::string name) {
+  OrderCandidate candidate;
+  candidate.name = std::move(name);
+  candidate.cost = symmetric_factor_cost(permute(square, order, order));
+  candidate.exact = symmetry_of(square) == 1;
+  candidate.predicted_us = predicted_factor_time_us(candidate.cost);
+  return candidate;
+}
+
+void rate_exactly(const Pattern& square, const Permutation& order, OrderCandidate& candidate) {
+  const LuPattern rows = symbolic_lu(permute(square, order, order));
+  const LuColumns columns = by_columns(rows);
+  candidate.cost = factor_cost(rows, columns, factor_levels(rows, columns, LevelRule::gather));
+  candidate.exact = true;
+  candidate.predicted_us = predicted_factor_time_us(candidate.cost);
+}
+
+struct Trial {
+  FillOrder order = FillOrder::natural;
+  bool in_blocks = false;
+};
+
+std::vector<Trial> trials(const Pattern& square, const BlockTriangularForm& blocks,
+                          std::optional<FillOrder> order, Toggle use_blocks) {
+  // One block is the whole matrix.
+  const bool has_blocks = blocks.blocks() > 1;
+  if (has_blocks && use_blocks == Toggle::automatic && square.rows >= kLarge)
+    use_blocks = blocks.largest_block() > square.rows / 2 ? Toggle::off : Toggle::on;
+  std::vector<Trial> result;
+  for (FillOrder each : kFillOrders) {
+    if (order && each != *order)
+      continue;
+    // COLAMD makes up for row exchanges, which static pivots do without; worth a try where A + A^T
+    // says little about A.
+    if (!order && each == FillOrder::colamd && symmetry_of(square) > kSymmetricEnough)
+      continue;
+    if (!has_blocks || use_blocks != Toggle::on)
+      result.push_back({each, false});
+    if (has_blocks && use_blocks != Toggle::off)
+      result.push_back({each, true});
+  }
+  return result;
+}
+
+} // namespace
+
+Permutation order_in_blocks(const Pattern& square, const BlockTriangularForm& blocks,
+                            FillOrder order) {
+  Permutation result;
+  result.reserve(square.rows);
+  std::vector<uint32_t> local(square.rows, 0);
+  for (uint32_t block = 0; block < blocks.blocks(); ++block) {
+    const auto first = blocks.order.begin() + blocks.block_begin[block];
+    const auto last = blocks.order.begin() + blocks.block_begin[block + 1];
+    const uint32_t size = static_cast<uint32_t>(last - first);
+    if (size <= kTrivialBlock) {
+      result.insert(result.end(), first, last);
+      continue;
+    }
+    for (uint32_t i = 0; i < size; ++i)
+      local[first[i]] = i;
+    Pattern inside;
+    inside.rows = inside.columns = size;
+    for (uint32_t i = 0; i < size; ++i) {
+      // Members ascend, so that their columns do.
+      for (uint32_t column : square.row(first[i]))
+        if (local[column] < size && first[local[column]] == column)
+          inside.column_index.push_back(local[column]);
+      inside.row_offset.push_back(inside.column_index.size());
+    }
+    for (uint32_t i : fill_reducing_order(inside, order))
+      result.push_back(first[i]);
+  }
+  return result;
+}
+
+OrderCandidate rate_order(const Pattern& square, const Permutation& order, std::string name) {
+  OrderCandidate candidate = bounded(square, order, std::move(name));
+  if (!candidate.exact && candidate.cost.entries <= kLargestRatedFactor)
+    rate_exactly(square, order, candidate);
+  return candidate;
+}
+
+OrderChoice choose_order(const Pattern& square, const BlockTriangularForm& blocks,
+                         std::optional<FillOrder> order, Toggle use_blocks, TaskPool* pool) {
+  const std::vector<Trial> tries = trials(square, blocks, order, use_blocks);
+  OrderChoice choice;
+  choice.candidates.resize(tries.size());
+  std::vector<Permutation> orders(tries.size());
+  const auto for_each_trial = [&](const std::function<void(uint64_t)>& work) {
+    if (pool != nullptr)
+      return pool->run(tries.size(), work);
+    for (uint64_t i = 0; i < tries.size(); ++i)
+      work(i);
+  };
+
+  for_each_trial([&](uint64_t i) {
+    const Trial trial = tries[i];
+    orders[i] = trial.in_blocks ? order_in_blocks(square, blocks, trial.order)
+                                : fill_reducing_order(square, trial.order);
+    choice.candidates[i] = bounded(
+        square, orders[i], (trial.in_blocks ? "btf+" : "") + std::string(name_of(trial.order)));
+    choice.candidates[i].in_blocks = trial.in_blocks;
+  });
+  double least = std::numeric_limits<double>::infinity();
+  for (const OrderCandidate& candidate : choice.candidates)
+    least = std::min(least, candidate.predicted_us);
+  for_each_trial([&](uint64_t i) {
+    OrderCandidate& candidate = choice.candidates[i];
+    if (!candidate.exact && candidate.cost.entries <= kLargestRatedFactor &&
+        candidate.predicted_us <= kHopeless * least)
+      rate_exactly(square, orders[i], candidate);
+  });
+
+  const auto best = std::min_element(
+      choice.candidates.begin(), choice.candidates.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  choice.chosen = static_cast<size_t>(best - choice.candidates.begin());
+  choice.order = std::move(orders[choice.chosen]);
+  return choice;
+}
+
+} // namespace sparsertc
