@@ -1,92 +1,12 @@
 #include "runtime/plan/c_api.h"
 
 #include "ir/error.h"
-#include "runtime/plan/device_check.h"
+#include "runtime/plan/c_guard.h"
 
 #include <fmt/format.h>
 
-#include <cstring>
-#include <new>
-
 namespace sparsertc {
 namespace {
-
-thread_local std::string last_error;
-
-/// The message that tells what went wrong even where there is no memory for one.
-void remember(const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();
-  }
-}
-
-/// Runs `work`; no exception leaves the library.
-template <typename Work>
-sparsertc_result guarded(Work&& work) noexcept {
-  try {
-    work();
-    return SPARSERTC_OK;
-  } catch (const UnsupportedDeviceError& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_UNSUPPORTED_DEVICE;
-  } catch (const RuntimeError& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_MACHINE;
-  } catch (const UserError& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_INVALID_BUNDLE;
-  } catch (const UsageError& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_INVALID_ARGUMENT;
-  } catch (const NoGpuError& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_NO_GPU;
-  } catch (const std::bad_alloc&) {
-    remember("error: out of host memory");
-    return SPARSERTC_ERROR_MACHINE;
-  } catch (const std::exception& error) {
-    remember(error.what());
-    return SPARSERTC_ERROR_INTERNAL;
-  }
-}
-
-void check_not_null(const void* pointer, const char* name) {
-  if (!pointer) [[unlikely]]
-    throw UsageError(fmt::format("{} is a null pointer", name));
-}
-template <typename T>
-T& required(T* pointer, const char* name) {
-  check_not_null(pointer, name);
-  return *pointer;
-}
-
-/// A struct of this library's size, or a longer one of which it does not know the end.
-template <typename Struct>
-void check_size(const Struct& given, const char* name) {
-  if (given.struct_size < sizeof(Struct)) [[unlikely]]
-    throw UsageError(
-        fmt::format("{}: struct_size is {}, expected {}", name, given.struct_size, sizeof(Struct)),
-        "set struct_size to sizeof the struct before the call");
-}
-
-/// The bytes after what this library knows must be 0: they would ask for something.
-void check_unknown_end(const void* given, size_t given_size, size_t known, const char* name) {
-  const auto* bytes = static_cast<const unsigned char*>(given);
-  for (size_t i = known; i < given_size; ++i)
-    if (bytes[i] != 0)
-      throw UsageError(
-          fmt::format("{}: byte {} is set, and this version knows only {}", name, i, known),
-          "use the sparsertc.h of the library that is loaded");
-}
-
-template <typename Struct>
-void clear_keeping_size(Struct& output) {
-  const size_t size = output.struct_size;
-  std::memset(static_cast<void*>(&output), 0, size);
-  output.struct_size = size;
-}
 
 cuda::DeviceAddress address_of(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
@@ -183,7 +103,7 @@ const char* sparsertc_result_name(sparsertc_result result) {
 }
 
 const char* sparsertc_last_error(void) {
-  return last_error.c_str();
+  return last_error();
 }
 
 // ---- context ----
@@ -308,9 +228,8 @@ sparsertc_result sparsertc_plan_execute(const sparsertc_plan* plan,
                                         const sparsertc_arguments* arguments, void* workspace,
                                         void* stream) {
   return guarded([&] {
-    const sparsertc_arguments& given = required(arguments, "arguments");
-    check_size(given, "sparsertc_arguments");
-    check_unknown_end(&given, given.struct_size, sizeof given, "sparsertc_arguments");
+    const sparsertc_arguments& given =
+        required_struct(arguments, "arguments", "sparsertc_arguments");
     required(plan, "plan")
         .plan.execute({address_of(given.b), address_of(given.c), address_of(given.bias),
                        address_of(given.residual), given.n, given.ldb, given.ldc},
