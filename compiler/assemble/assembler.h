@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,9 @@ struct AssembleRequest {
   const std::atomic<bool>* stop = nullptr;
   /// Where a failing unit is kept with the command line; empty: the folder for temporary files.
   std::string reproduce_directory;
+  /// What a line (from 1) of a unit was emitted for, "row 3, column 5"; empty where nothing is
+  /// known. Asked only when that line is refused, so it may be slow. May be empty itself.
+  std::function<std::string(size_t unit, uint64_t line)> origin_of;
 };
 
 /// What one function takes; zeros where the assembler does not say.
@@ -56,8 +60,9 @@ public:
   /// Name and version, "ptxas 13.0.88": part of what a result depends on.
   virtual std::string identity() const = 0;
   /// Throws RuntimeError where the machine or the assembler refuses (no space, unknown target,
-  /// stopped) and InternalError where it finds fault with our PTX; the message has the line and
-  /// its text, and names a folder with all that is needed to see it again.
+  /// stopped) and InternalError where it finds fault with our PTX; the message has the line, its
+  /// text and origin, and names a folder with all that is needed to see it again. May be called by
+  /// several threads at once.
   virtual Assembled assemble(const AssembleRequest& request) const = 0;
 };
 

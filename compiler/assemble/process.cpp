@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -134,6 +135,14 @@ std::string command_line(const std::vector<std::string>& arguments) {
     line += '\'';
   }
   return line;
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file)
+    throw RuntimeError("writing " + path, std::strerror(errno));
 }
 
 TemporaryDirectory::TemporaryDirectory(const std::string& parent) {

@@ -1,8 +1,9 @@
-// Running another program and reading what it says. No shell takes part.
+// Running another program and reading what it says; files for it. No shell takes part.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sparsertc {
@@ -26,6 +27,9 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const std::
 
 /// The arguments as one line that a POSIX shell reads back to the same.
 std::string command_line(const std::vector<std::string>& arguments);
+
+/// Throws RuntimeError where the file cannot be written whole.
+void write_file(const std::string& path, std::string_view text);
 
 /// A folder of our own below the folder for temporary files (TMPDIR, else /tmp), removed with all
 /// that is in it by the destructor.

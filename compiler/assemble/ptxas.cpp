@@ -1,6 +1,6 @@
 #include "compiler/assemble/ptxas.h"
 
-#include "compiler/assemble/elf.h"
+#include "compiler/assemble/outcome.h"
 #include "compiler/assemble/process.h"
 #include "compiler/assemble/ptxas_log.h"
 #include "ir/error.h"
@@ -23,15 +23,8 @@ namespace sparsertc {
 namespace {
 
 constexpr const char* kPathVariable = "SPARSERTC_PTXAS";
+constexpr const char* kName = "ptxas";
 constexpr const char* kResult = "program.cubin";
-
-void write_file(const std::string& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file)
-    throw RuntimeError("writing " + path, std::strerror(errno));
-}
 
 std::vector<uint8_t> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -39,21 +32,6 @@ std::vector<uint8_t> read_file(const std::string& path) {
   if (!file)
     throw RuntimeError("reading " + path, std::strerror(errno));
   return bytes;
-}
-
-std::string unit_name(size_t unit, const char* suffix) {
-  return fmt::format("unit_{:05}.{}", unit, suffix);
-}
-
-/// The line with this number, from 1; empty where there is none.
-std::string_view line_of(std::string_view text, uint64_t number) {
-  for (; number > 1; --number) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos)
-      return {};
-    text.remove_prefix(end + 1);
-  }
-  return text.substr(0, text.find('\n'));
 }
 
 /// Everything about one run of Ptxas::assemble that its steps share.
@@ -73,19 +51,8 @@ public:
       result.log += link_log;
     }
     result.cubin = read_file(directory_.file(kResult));
-    const auto functions = read_cubin_functions(result.cubin);
-    if (!functions)
-      fail_wholly("verifying the assembler's result", "it is no ELF file for a GPU");
-    for (const CubinFunction& function : *functions) {
-      FunctionResources& resources = result.functions.emplace_back();
-      resources.name = function.name;
-      resources.is_kernel = function.is_kernel;
-      resources.code_bytes = function.code_bytes;
-    }
-    std::sort(result.functions.begin(), result.functions.end(),
-              [](const auto& a, const auto& b) { return a.name < b.name; });
-    for (const std::string& kernel : request_.kernels)
-      require_kernel(kernel, result.functions);
+    if (const std::string wrong = read_functions(request_, result); !wrong.empty())
+      throw_wrong_result(request_, kName, wrong, reproduction(all_commands(), result.log));
     for (const std::string& log : logs_)
       add_resources(log, result.functions);
     add_resources(link_log, result.functions);
@@ -94,10 +61,6 @@ public:
 
 private:
   bool stopped() const { return request_.stop && request_.stop->load(std::memory_order_relaxed); }
-  void throw_if_stopped() const {
-    if (stopped())
-      throw RuntimeError("assembling for " + request_.target, "interrupted");
-  }
 
   std::vector<std::string> ptxas_command(size_t unit) const {
     const bool alone = request_.units.size() == 1;
@@ -152,7 +115,7 @@ private:
         threads.emplace_back(work);
       work();
     }
-    throw_if_stopped();
+    throw_if_stopped(request_);
     if (first_failed < count) {
       if (errors[first_failed])
         std::rethrow_exception(errors[first_failed]);
@@ -168,16 +131,8 @@ private:
   }
 
   [[noreturn]] void fail_unit(size_t unit, const ProcessResult& result) const {
-    const std::string doing = fmt::format("assembling PTX for {} (ptxas)", request_.target);
-    const std::string kept = keep({unit}, {ptxas_command(unit)}, result.output);
-    const auto diagnostic = first_error(result.output);
-    // A line of ours that it does not like is a bug of ours, except that an old ptxas does not know
-    // the version; the rest is about this machine.
-    if (diagnostic && diagnostic->line != 0 && !diagnostic->message.starts_with("Unsupported .ver"))
-      throw InternalError(fmt::format("{}: line {}: {}\n{:>6} | {}\nnote: {}", doing,
-                                      diagnostic->line, diagnostic->message, diagnostic->line,
-                                      line_of(request_.units[unit], diagnostic->line), kept));
-    throw RuntimeError(doing, diagnostic ? diagnostic->message : result.describe(), kept);
+    throw_unit_failure(request_, kName, unit, first_error(result.output), result.describe(),
+                       reproduction({ptxas_command(unit)}, result.output));
   }
 
   /// Returns what nvlink said.
@@ -185,71 +140,28 @@ private:
     const std::vector<std::string> command = nvlink_command();
     const ProcessResult result =
         run_process(command, directory_.path(), [this] { return stopped(); });
-    throw_if_stopped();
+    throw_if_stopped(request_);
     if (result.succeeded())
       return result.output;
-    const std::string doing =
-        fmt::format("linking {} units for {} (nvlink)", request_.units.size(), request_.target);
-    const auto diagnostic = first_error(result.output);
-    if (!diagnostic)
-      throw RuntimeError(doing, result.describe(), keep_all(result.output));
-    throw InternalError(
-        fmt::format("{}: {}\nnote: {}", doing, diagnostic->message, keep_all(result.output)));
+    throw_link_failure(request_, "nvlink", first_error(result.output), result.describe(),
+                       reproduction(all_commands(), result.output));
   }
 
-  void require_kernel(const std::string& kernel, const std::vector<FunctionResources>& functions) {
-    const auto is_it = [&](const FunctionResources& one) {
-      return one.is_kernel && one.code_bytes != 0 && one.name == kernel;
-    };
-    if (std::any_of(functions.begin(), functions.end(), is_it))
-      return;
-    std::string found;
-    for (const FunctionResources& one : functions)
-      if (one.is_kernel)
-        found += (found.empty() ? "" : ", ") + one.name;
-    fail_wholly("verifying the assembler's result",
-                fmt::format("it does not hold the kernel {}, only: {}", kernel,
-                            found.empty() ? "none" : found));
-  }
-
-  [[noreturn]] void fail_wholly(const std::string& doing, const std::string& reason) {
-    std::string log;
-    for (const std::string& one : logs_)
-      log += one;
-    throw InternalError(fmt::format("{}: {}\nnote: {}", doing, reason, keep_all(log)));
-  }
-
-  std::string keep_all(const std::string& log) const {
-    std::vector<size_t> units(request_.units.size());
+  std::vector<std::vector<std::string>> all_commands() const {
     std::vector<std::vector<std::string>> commands;
-    for (size_t unit = 0; unit < units.size(); ++unit) {
-      units[unit] = unit;
+    for (size_t unit = 0; unit < request_.units.size(); ++unit)
       commands.push_back(ptxas_command(unit));
-    }
-    if (units.size() > 1)
+    if (commands.size() > 1)
       commands.push_back(nvlink_command());
-    return keep(units, commands, log);
+    return commands;
   }
 
-  /// Keeps units, commands and log in a folder of their own; says where.
-  std::string keep(const std::vector<size_t>& units,
-                   const std::vector<std::vector<std::string>>& commands,
-                   const std::string& log) const {
-    try {
-      TemporaryDirectory kept(request_.reproduce_directory);
-      std::string script = "#!/bin/sh\ncd \"$(dirname \"$0\")\" || exit\n";
-      for (const auto& command : commands)
-        script += command_line(command) + "\n";
-      for (const size_t unit : units)
-        write_file(kept.file(unit_name(unit, "ptx")), request_.units[unit]);
-      write_file(kept.file("reproduce.sh"), script);
-      write_file(kept.file("log.txt"), log);
-      kept.keep();
-      return fmt::format("the PTX, the assembler's log and reproduce.sh are in {}", kept.path());
-    } catch (const RuntimeError& error) {
-      // The first failure matters more than this one.
-      return fmt::format("nothing could be kept to reproduce it: {}", error.what());
-    }
+  static Reproduction reproduction(const std::vector<std::vector<std::string>>& commands,
+                                   const std::string& log) {
+    std::string script = "#!/bin/sh\ncd \"$(dirname \"$0\")\" || exit\n";
+    for (const auto& command : commands)
+      script += command_line(command) + "\n";
+    return {"reproduce.sh", script, log};
   }
 
   const AssembleRequest& request_;
