@@ -11,8 +11,8 @@
 //
 // and the two substitutions of a solve have one form, too, also for the transposed matrix:
 //
-//   forward     z(i) = d(i) * (b(i) - sum over k < i of L'(i,k) z(k))
-//   backward    x(i) = z(i) - d(i) * sum over k > i of U(i,k) x(k).
+//   forward     y(i) = b(i) - sum over k < i of L'(i,k) z(k),    z(i) = d(i) y(i)
+//   backward    x(i) = d(i) (y(i) - sum over k > i of U(i,k) x(k)).
 //
 // The value at the place of the pivot (i,i) is d(i). A *slot* is the place of an entry of L'+U in
 // compressed columns; an array of n values of that order holds the whole factorization.

@@ -1,0 +1,178 @@
+#include "runtime/lu/refine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace sparsertc::lu {
+namespace {
+
+/// Calls f(row of the result, row of x, value) for the entries of A or A^T.
+template <class V, class F>
+void for_each_entry(const MatrixView<V>& a, bool transposed, const F& f) {
+  for (uint32_t i = 0; i < a.size; ++i)
+    for (uint64_t p = a.row_offset[i]; p < a.row_offset[i + 1]; ++p) {
+      const uint32_t j = a.column_index[p];
+      if (transposed)
+        f(j, i, a.values[p]);
+      else
+        f(i, j, a.values[p]);
+    }
+}
+
+/// The largest of the magnitudes; NaN where one of them is.
+template <class V>
+double infinity_norm(std::span<const V> x) {
+  double norm = 0;
+  for (const V value : x) {
+    const double size = std::abs(value);
+    if (!(size <= norm))
+      norm = size;
+    if (size != size)
+      return size;
+  }
+  return norm;
+}
+
+/// What does not change while x is refined.
+template <class V>
+struct RowNorms {
+  std::vector<double> sum;     ///< of |a(i,j)| over j
+  std::vector<double> largest; ///< |a(i,j)|
+
+  RowNorms(const MatrixView<V>& a, bool transposed) : sum(a.size, 0), largest(a.size, 0) {
+    for_each_entry(a, transposed, [&](uint32_t i, uint32_t, V value) {
+      const double size = std::abs(value);
+      sum[i] += size;
+      largest[i] = std::max(largest[i], size);
+    });
+  }
+};
+
+template <class V>
+double residual_ratio(const RowNorms<V>& norms, std::span<const V> b, std::span<const V> x,
+                      std::span<const V> r) {
+  const double top = infinity_norm(r);
+  if (top == 0)
+    return 0;
+  double matrix = 0;
+  for (const double sum : norms.sum)
+    matrix = std::max(matrix, sum);
+  return top / (matrix * infinity_norm(x) + infinity_norm(b));
+}
+
+template <class V>
+double componentwise_error(const MatrixView<V>& a, const RowNorms<V>& norms, bool transposed,
+                           std::span<const V> b, std::span<const V> x, std::span<const V> r) {
+  std::vector<double> scale(a.size, 0); // |A| |x|
+  for_each_entry(a, transposed, [&](uint32_t i, uint32_t j, V value) {
+    scale[i] += std::abs(value) * std::abs(x[j]);
+  });
+  const double largest_x = infinity_norm(x);
+  double sum_x = 0;
+  for (const V value : x)
+    sum_x += std::abs(value);
+  double first = 0, second = 0;
+  for (uint32_t i = 0; i < a.size; ++i) {
+    const double size = std::abs(r[i]);
+    if (size == 0)
+      continue;
+    const double whole = scale[i] + std::abs(b[i]);
+    const double doubtful =
+        1000.0 * a.size * unit_roundoff<double>() * (norms.largest[i] * largest_x + std::abs(b[i]));
+    double& error = whole > doubtful ? first : second;
+    const double ratio =
+        whole > doubtful ? size / whole : size / (scale[i] + norms.largest[i] * sum_x);
+    if (!(ratio <= error))
+      error = ratio;
+    if (ratio != ratio)
+      return ratio;
+  }
+  return first + second;
+}
+
+} // namespace
+
+template <class V>
+void residual(const MatrixView<V>& a, std::span<const V> b, std::span<const V> x, std::span<V> r,
+              bool transposed) {
+  std::copy(b.begin(), b.end(), r.begin());
+  for_each_entry(a, transposed,
+                 [&](uint32_t i, uint32_t j, V value) { r[i] = minus_product(r[i], value, x[j]); });
+}
+
+template <class V>
+double relative_residual(const MatrixView<V>& a, std::span<const V> b, std::span<const V> x,
+                         bool transposed) {
+  std::vector<V> r(a.size);
+  residual(a, b, x, std::span<V>(r), transposed);
+  return residual_ratio<V>(RowNorms<V>(a, transposed), b, x, r);
+}
+
+template <class T, class X>
+RefineResult solve_refined(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+                           std::span<const Wide<T>> given_b, std::span<X> x, bool transposed,
+                           const RefineOptions& options) {
+  using V = Wide<T>;
+  const uint32_t n = a.size;
+  const double target = options.target > 0 ? options.target : double{unit_roundoff<X>()};
+  const std::vector<V> b(given_b.begin(), given_b.end());
+  const RowNorms<V> norms(a, transposed);
+  std::vector<T> right(n), correction(n);
+  std::vector<V> r(b), tried(n, V(0)), best(n, V(0));
+  RefineResult result;
+  result.backward_error = std::numeric_limits<double>::infinity();
+  for (unsigned step = 0; step <= options.maximum_steps; ++step) {
+    // Scaled by a power of two, so that no residual is too small or too large for T.
+    const double size = infinity_norm<V>(r);
+    int exponent = 0;
+    if (std::isfinite(size) && size > 0)
+      std::frexp(size, &exponent);
+    for (uint32_t i = 0; i < n; ++i)
+      right[i] = to_scalar<T>(r[i] * std::ldexp(1.0, -exponent));
+    factors.solve(right, correction, 1, transposed);
+    for (uint32_t i = 0; i < n; ++i)
+      tried[i] = to_scalar<V>(
+          to_scalar<X>(best[i] + to_scalar<V>(correction[i]) * std::ldexp(1.0, exponent)));
+    residual<V>(a, b, tried, r, transposed);
+    const double error = componentwise_error<V>(a, norms, transposed, b, tried, r);
+    const double before = result.backward_error;
+    if (!(error < before)) // also NaN
+      break;
+    best = tried;
+    result.steps = step;
+    result.backward_error = error;
+    result.residual = residual_ratio<V>(norms, b, best, r);
+    if (error <= target || error > options.slowest * before)
+      break;
+  }
+  if (!std::isfinite(result.backward_error))
+    result.residual = std::numeric_limits<double>::quiet_NaN();
+  for (uint32_t i = 0; i < n; ++i)
+    x[i] = to_scalar<X>(best[i]);
+  return result;
+}
+
+#define SPARSERTC_INSTANTIATE(V)                                                                   \
+  template void residual(const MatrixView<V>&, std::span<const V>, std::span<const V>,             \
+                         std::span<V>, bool);                                                      \
+  template double relative_residual(const MatrixView<V>&, std::span<const V>, std::span<const V>,  \
+                                    bool);
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
+
+#define SPARSERTC_INSTANTIATE(T, X)                                                                \
+  template RefineResult solve_refined(const Factors<T>&, const MatrixView<Wide<T>>&,               \
+                                      std::span<const Wide<T>>, std::span<X>, bool,                \
+                                      const RefineOptions&);
+SPARSERTC_INSTANTIATE(float, float)
+SPARSERTC_INSTANTIATE(float, double)
+SPARSERTC_INSTANTIATE(double, double)
+SPARSERTC_INSTANTIATE(std::complex<float>, std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<float>, std::complex<double>)
+SPARSERTC_INSTANTIATE(std::complex<double>, std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
+
+} // namespace sparsertc::lu

@@ -1,0 +1,186 @@
+// Forward and backward substitution. Sums run in one order in all forms, so that the bits do not
+// depend on which form is taken.
+#include "ir/error.h"
+#include "runtime/lu/factors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sparsertc::lu {
+namespace {
+
+/// Right-hand sides that are solved for together.
+constexpr unsigned kBlock = 8;
+
+/// L'+U by rows, or its transpose: by columns.
+struct Side {
+  const uint64_t* offset;
+  const uint64_t* diagonal; ///< the place of the diagonal entry in each row
+  const uint32_t* index;
+  const uint64_t* slot; ///< null where places are slots
+};
+
+/// y(i), in place of b(i), and z(i).
+template <unsigned kWidth, class T>
+void forward_row(const Side& side, const T* v, T pivot, uint32_t i, T* y, T* z) {
+  T sum[kWidth];
+  for (unsigned r = 0; r < kWidth; ++r)
+    sum[r] = y[uint64_t{i} * kWidth + r];
+  for (uint64_t p = side.offset[i]; p < side.diagonal[i]; ++p) {
+    const T entry = v[side.slot == nullptr ? p : side.slot[p]];
+    const T* const other = z + uint64_t{side.index[p]} * kWidth;
+    for (unsigned r = 0; r < kWidth; ++r)
+      sum[r] = minus_product(sum[r], entry, other[r]);
+  }
+  for (unsigned r = 0; r < kWidth; ++r) {
+    y[uint64_t{i} * kWidth + r] = sum[r];
+    z[uint64_t{i} * kWidth + r] = times(pivot, sum[r]);
+  }
+}
+
+/// x(i), in place of y(i).
+template <unsigned kWidth, class T>
+void backward_row(const Side& side, const T* v, T pivot, uint32_t i, T* x) {
+  T sum[kWidth];
+  for (unsigned r = 0; r < kWidth; ++r)
+    sum[r] = x[uint64_t{i} * kWidth + r];
+  for (uint64_t p = side.offset[i + 1]; --p > side.diagonal[i];) {
+    const T entry = v[side.slot == nullptr ? p : side.slot[p]];
+    const T* const other = x + uint64_t{side.index[p]} * kWidth;
+    for (unsigned r = 0; r < kWidth; ++r)
+      sum[r] = minus_product(sum[r], entry, other[r]);
+  }
+  for (unsigned r = 0; r < kWidth; ++r)
+    x[uint64_t{i} * kWidth + r] = times(pivot, sum[r]);
+}
+
+/// Both substitutions by columns, one after the other: what one thread does fastest.
+template <unsigned kWidth, class T>
+void substitute_by_columns(const LuTables& tables, const T* v, T* w) {
+  const uint32_t* const row = tables.row_index.data();
+  const auto subtract = [&](uint64_t begin, uint64_t end, const T* factor) {
+    for (uint64_t p = begin; p < end; ++p) {
+      T* const other = w + uint64_t{row[p]} * kWidth;
+      const T entry = v[p];
+      for (unsigned r = 0; r < kWidth; ++r)
+        other[r] = minus_product(other[r], entry, factor[r]);
+    }
+  };
+  for (uint32_t k = 0; k < tables.size; ++k) {
+    T z[kWidth];
+    for (unsigned r = 0; r < kWidth; ++r)
+      z[r] = times(v[tables.diagonal[k]], w[uint64_t{k} * kWidth + r]);
+    subtract(tables.diagonal[k] + 1, tables.column_offset[k + 1], z);
+  }
+  for (uint32_t k = tables.size; k-- > 0;) {
+    T x[kWidth];
+    for (unsigned r = 0; r < kWidth; ++r)
+      w[uint64_t{k} * kWidth + r] = x[r] =
+          times(v[tables.diagonal[k]], w[uint64_t{k} * kWidth + r]);
+    subtract(tables.column_offset[k], tables.diagonal[k], x);
+  }
+}
+
+/// Whether threads have enough to do together.
+bool worth_sharing(const std::vector<LevelStage>& forward,
+                   const std::vector<LevelStage>& backward) {
+  uint64_t shared = 0, all = 0;
+  for (const auto* stages : {&forward, &backward})
+    for (const LevelStage& stage : *stages) {
+      all += stage.members.size();
+      if (stage.parallel())
+        shared += stage.members.size();
+    }
+  return 2 * shared > all;
+}
+
+} // namespace
+
+template <class T>
+template <unsigned kWidth>
+void Factors<T>::solve_block(const T* b, T* x, unsigned used, bool transposed,
+                             TaskPool* pool) const {
+  const LuTables& t = tables_;
+  const uint64_t n = t.size;
+  const std::vector<uint32_t>& order_in = transposed ? t.column_order : t.row_order;
+  const std::vector<uint32_t>& order_out = transposed ? t.row_order : t.column_order;
+  const std::vector<double>& scale_in = transposed ? t.column_scale : t.row_scale;
+  const std::vector<double>& scale_out = transposed ? t.row_scale : t.column_scale;
+  std::vector<T> w(n * kWidth, T(0));
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint32_t from = order_in[i];
+    for (unsigned r = 0; r < used; ++r) {
+      const T value = b[r * n + from];
+      w[i * kWidth + r] =
+          scale_in.empty() ? value : to_scalar<T>(to_scalar<Wide<T>>(value) * scale_in[from]);
+    }
+  }
+
+  const T* const v = values_.data();
+  const std::vector<LevelStage>& forward = solve_stages_[transposed ? 2 : 0];
+  const std::vector<LevelStage>& backward = solve_stages_[transposed ? 3 : 1];
+  if (!transposed && (pool == nullptr || !worth_sharing(forward, backward))) {
+    substitute_by_columns<kWidth>(t, v, w.data());
+  } else {
+    const Side side =
+        transposed ? Side{t.column_offset.data(), t.diagonal.data(), t.row_index.data(), nullptr}
+                   : Side{t.row_offset.data(), t.row_diagonal.data(), t.column_index.data(),
+                          t.row_slot.data()};
+    std::vector<T> z(n * kWidth);
+    run_stages(forward, pool, [&](uint32_t i, uint64_t) {
+      forward_row<kWidth>(side, v, v[t.diagonal[i]], i, w.data(), z.data());
+    });
+    run_stages(backward, pool, [&](uint32_t i, uint64_t) {
+      backward_row<kWidth>(side, v, v[t.diagonal[i]], i, w.data());
+    });
+  }
+
+  for (uint64_t j = 0; j < n; ++j) {
+    const uint32_t to = order_out[j];
+    for (unsigned r = 0; r < used; ++r) {
+      const T value = w[j * kWidth + r];
+      x[r * n + to] =
+          scale_out.empty() ? value : to_scalar<T>(to_scalar<Wide<T>>(value) * scale_out[to]);
+    }
+  }
+}
+
+template <class T>
+void Factors<T>::solve(std::span<const T> b, std::span<T> x, uint64_t right_sides,
+                       bool transposed) const {
+  const uint64_t n = tables_.size;
+  if (b.size() != n * right_sides || x.size() != n * right_sides)
+    throw UserError(
+        fmt::format("{} right-hand sides for a matrix of {} rows have {} numbers, not {} "
+                    "and {}",
+                    right_sides, n, n * right_sides, b.size(), x.size()));
+  if (right_sides == 1) {
+    solve_block<1>(b.data(), x.data(), 1, transposed, pool_);
+    return;
+  }
+  // Blocks of right-hand sides are independent: one thread each.
+  const uint64_t blocks = (right_sides + kBlock - 1) / kBlock;
+  const auto do_block = [&](uint64_t block) {
+    const uint64_t first = block * kBlock;
+    const unsigned used = static_cast<unsigned>(std::min<uint64_t>(kBlock, right_sides - first));
+    solve_block<kBlock>(b.data() + first * n, x.data() + first * n, used, transposed, nullptr);
+  };
+  if (pool_ == nullptr)
+    for (uint64_t block = 0; block < blocks; ++block)
+      do_block(block);
+  else
+    pool_->run(blocks, do_block);
+}
+
+template void Factors<float>::solve(std::span<const float>, std::span<float>, uint64_t, bool) const;
+template void Factors<double>::solve(std::span<const double>, std::span<double>, uint64_t,
+                                     bool) const;
+template void Factors<std::complex<float>>::solve(std::span<const std::complex<float>>,
+                                                  std::span<std::complex<float>>, uint64_t,
+                                                  bool) const;
+template void Factors<std::complex<double>>::solve(std::span<const std::complex<double>>,
+                                                   std::span<std::complex<double>>, uint64_t,
+                                                   bool) const;
+
+} // namespace sparsertc::lu
