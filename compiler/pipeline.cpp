@@ -20,9 +20,11 @@
 #include "compiler/pipeline.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/emit/ptx_origin.h"
 #include "compiler/transform/pass.h"
 #include "ir/error.h"
 #include "ir/printer.h"
+#include "ir/values_digest.h"
 #include "ir/verifier.h"
 
 #include <fmt/format.h>
@@ -173,6 +175,11 @@ Assembled assemble(const PipelineResult& result, const PipelineOptions& options)
   request.max_registers = most_registers(result.lowered.module);
   request.jobs = options.jobs;
   request.stop = options.stop;
+  if (options.road == Road::direct)
+    request.origin_of = [&](size_t unit, uint64_t line) {
+      return ptx_origin(result.lowered.module, options.target, PtxOptions{options.annotate}, unit,
+                        line);
+    };
   return options.assembler->assemble(request);
 }
 

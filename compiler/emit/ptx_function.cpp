@@ -215,15 +215,19 @@ void PtxFunctionPrinter::print(PtxBuffer& out, const ir::Function& function,
 }
 
 void PtxFunctionPrinter::annotate(const Op& op, size_t start) {
-  if (body_.size() == start)
-    return;
   const ir::Origin origin = context_.module.origins[op.origin - 1];
-  body_.drop(1); // the line's end
-  body_.put(std::string_view(" // row "));
-  body_.put_decimal(origin.row);
-  body_.put(std::string_view(", column "));
-  body_.put_decimal(origin.column);
-  body_.put('\n');
+  const std::string lines(body_.view().substr(start));
+  body_.drop(lines.size());
+  // Every line, so that each says by itself where it comes from.
+  for (const char character : lines) {
+    if (character == '\n') {
+      body_.put(std::string_view(" // row "));
+      body_.put_decimal(origin.row);
+      body_.put(std::string_view(", column "));
+      body_.put_decimal(origin.column);
+    }
+    body_.put(character);
+  }
 }
 
 std::string PtxFunctionPrinter::place(const Op& op) const {
