@@ -198,24 +198,49 @@ private:
   }
 
   void scale(ScaledMatching& result) const {
-    // Any constant may move from the columns to the rows: the one that keeps exponents small.
-    double lowest_row = kInfinity, highest_row = -kInfinity;
-    double lowest_column = kInfinity, highest_column = -kInfinity;
-    for (uint32_t i = 0; i < graph_.rows; ++i) {
-      lowest_row = std::min(lowest_row, u_[i] - log_of_largest_[i]);
-      highest_row = std::max(highest_row, u_[i] - log_of_largest_[i]);
-      lowest_column = std::min(lowest_column, v_[i]);
-      highest_column = std::max(highest_column, v_[i]);
+    const std::vector<uint32_t> part = connected_parts(result.matching);
+    // In each part any constant may move from the columns to the rows: the one that keeps the
+    // factors near 1. Each row stands for its column, too.
+    std::vector<double> largest(graph_.rows, -kInfinity), smallest(graph_.rows, -kInfinity);
+    for (uint32_t row = 0; row < graph_.rows; ++row) {
+      const double of_row = u_[row] - log_of_largest_[row];
+      const double of_column = v_[result.matching.column_of_row[row]];
+      largest[part[row]] = std::max({largest[part[row]], of_row, -of_column});
+      smallest[part[row]] = std::max({smallest[part[row]], -of_row, of_column});
     }
-    const double shift =
-        0.5 * (std::max(-lowest_row, highest_column) - std::max(highest_row, -lowest_column));
-    for (uint32_t column = 0; column < graph_.columns; ++column) {
-      const double exponent = std::clamp(v_[column] - shift, -kLargestExponent, kLargestExponent);
-      const uint32_t row = result.matching.row_of_column[column];
-      result.column_scale[column] = std::exp(exponent);
+    for (uint32_t row = 0; row < graph_.rows; ++row) {
+      const uint32_t column = result.matching.column_of_row[row];
+      const double shift = (smallest[part[row]] - largest[part[row]]) / 2;
+      const double exponent = v_[column] - shift;
+      result.column_scale[column] =
+          std::exp(std::clamp(exponent, -kLargestExponent, kLargestExponent));
+      const double row_exponent = u_[row] - log_of_largest_[row] + shift;
       // From the entry itself, so that its scaled value is 1 without the rounding of logarithms.
-      result.row_scale[row] = 1 / result.column_scale[column] / magnitude_[entry_of_row_[row]];
+      result.row_scale[row] =
+          std::abs(row_exponent) > kLargestExponent
+              ? std::exp(std::clamp(row_exponent, -kLargestExponent, kLargestExponent))
+              : 1 / result.column_scale[column] / magnitude_[entry_of_row_[row]];
     }
+  }
+
+  /// The rows of one part are connected by entries; each part is named by one of its rows.
+  std::vector<uint32_t> connected_parts(const Matching& matching) const {
+    std::vector<uint32_t> part = identity_permutation(graph_.rows);
+    const auto find = [&](uint32_t row) {
+      while (part[row] != row) {
+        part[row] = part[part[row]];
+        row = part[row];
+      }
+      return row;
+    };
+    for (uint32_t row = 0; row < graph_.rows; ++row)
+      for (uint32_t column : graph_.row(row)) {
+        const uint32_t one = find(row), other = find(matching.row_of_column[column]);
+        part[std::max(one, other)] = std::min(one, other);
+      }
+    for (uint32_t row = 0; row < graph_.rows; ++row)
+      part[row] = find(row);
+    return part;
   }
 
   /// Without the zeros.

@@ -11,7 +11,8 @@
 namespace sparsertc {
 
 /// A matching with the scaling that belongs to it: |row_scale[i] * a_ij * column_scale[j]| is 1 for
-/// matched entries and at most 1 for all others, up to rounding.
+/// matched entries and at most 1 for all others, up to rounding. (Factors stay within exp(+-700):
+/// where magnitudes would ask for more, scaled values may be others.)
 struct ScaledMatching {
   Matching matching;
   /// Positive factors; all 1 where the matching is not perfect.
