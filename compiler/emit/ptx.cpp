@@ -171,12 +171,11 @@ public:
     PtxBuffer out;
     put_entries_unit(out, printer);
     texts.emplace_back(out.view());
-    for (uint32_t index : plan_.order)
-      if (!is_kernel(index)) {
-        out.clear();
-        put_function_unit(out, printer, index);
-        texts.emplace_back(out.view());
-      }
+    for (const std::vector<uint32_t>& group : function_groups()) {
+      out.clear();
+      put_functions_unit(out, printer, group);
+      texts.emplace_back(out.view());
+    }
     return texts;
   }
 
@@ -268,21 +267,57 @@ private:
       }
   }
 
-  void put_function_unit(PtxBuffer& out, PtxFunctionPrinter& printer, uint32_t index) const {
+  /// Device functions in order, short ones together: starting the assembler costs as much as a
+  /// thousand operations, and functions side by side take it no longer than apart.
+  std::vector<std::vector<uint32_t>> function_groups() const {
+    std::vector<std::vector<uint32_t>> groups;
+    const size_t most = context_.options.operations_of_unit;
+    size_t operations = 0;
+    for (uint32_t index : plan_.order) {
+      if (is_kernel(index))
+        continue;
+      const size_t more = module().functions[index].ops.size();
+      if (groups.empty() || operations + more > most) {
+        groups.emplace_back();
+        operations = 0;
+      }
+      groups.back().push_back(index);
+      operations += more;
+    }
+    return groups;
+  }
+
+  void put_functions_unit(PtxBuffer& out, PtxFunctionPrinter& printer,
+                          const std::vector<uint32_t>& group) const {
     put_header(out, false);
+    const auto once = [&](const std::vector<std::vector<uint32_t>>& used) {
+      std::vector<uint32_t> all;
+      for (uint32_t index : group)
+        for (uint32_t one : used[index])
+          if (std::find(all.begin(), all.end(), one) == all.end())
+            all.push_back(one);
+      return all;
+    };
     bool dynamic = false;
-    for (uint32_t symbol : plan_.symbols[index]) {
+    for (uint32_t symbol : once(plan_.symbols)) {
+      const bool own = std::find(group.begin(), group.end(), owner_[symbol]) != group.end();
       if (in_dynamic_memory(symbol))
         dynamic = true;
       else
         put_symbol(out, module().symbols[symbol],
-                   owner_[symbol] == index ? SymbolLinkage::local : SymbolLinkage::external);
+                   own ? SymbolLinkage::local : SymbolLinkage::external);
     }
     if (dynamic)
       put_dynamic_shared(out);
-    put_extern_functions(out, plan_.callees[index]);
-    out.put('\n');
-    printer.print(out, module().functions[index], ".visible ");
+    std::vector<uint32_t> elsewhere = once(plan_.callees);
+    std::erase_if(elsewhere, [&](uint32_t callee) {
+      return std::find(group.begin(), group.end(), callee) != group.end();
+    });
+    put_extern_functions(out, elsewhere);
+    for (uint32_t index : group) {
+      out.put('\n');
+      printer.print(out, module().functions[index], ".visible ");
+    }
   }
 
   ModulePlan plan_;

@@ -4,6 +4,7 @@
 #include "compiler/emit/target.h"
 #include "ir/module.h"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace sparsertc {
 
 struct PtxOptions {
   bool annotate = false; ///< operations' origins as comments
+  /// Units: device functions share one up to so many operations.
+  size_t operations_of_unit = 1500;
 };
 
 /// One self-contained file: symbols, a `.func` per device function, the entries; host functions are
@@ -20,8 +23,9 @@ std::string emit_ptx(const ir::Module& module, const Target& target,
                      const PtxOptions& options = {});
 
 /// The same code as separate translation units to be assembled in parallel (`ptxas -c`) and linked:
-/// the entries, the symbols that several units use and `.extern` declarations in the first, every
-/// device function (`.visible .func`) with the symbols that only it uses in its own.
+/// the entries, the symbols that several units use and `.extern` declarations in the first, device
+/// functions (`.visible .func`) with the symbols that only they use in the others; short functions
+/// share a unit.
 std::vector<std::string> emit_ptx_units(const ir::Module& module, const Target& target,
                                         const PtxOptions& options = {});
 

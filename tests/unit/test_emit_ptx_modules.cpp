@@ -85,7 +85,15 @@ TEST_CASE("ptxas takes SpMM-shaped kernels whole and in units that link") {
       Module module = spmm_shaped(5, 9);
       if (dynamic)
         module.symbols[3].count = 16000;
-      const std::vector<std::string> units = emit_ptx_units(module, target);
+      const std::vector<std::string> together = emit_ptx_units(module, target);
+      REQUIRE(together.size() == 2);
+      CHECK_THAT(together[1], Contains(".visible .func tile_0") &&
+                                  Contains(".visible .func tile_4") &&
+                                  Contains(".global .align 16 .f32 values[5] = {") &&
+                                  Contains(".extern .const"));
+      PtxOptions apart;
+      apart.operations_of_unit = 1;
+      const std::vector<std::string> units = emit_ptx_units(module, target, apart);
       REQUIRE(units.size() == 6);
       CHECK_THAT(units[0], Contains(".entry sparsertc_spmm") && Contains(".extern .func tile_4") &&
                                Contains(".visible .const .align 16 .f32 bias[3]") &&
@@ -98,6 +106,8 @@ TEST_CASE("ptxas takes SpMM-shaped kernels whole and in units that link") {
       require_assembles(ptxas, emit_ptx(module, target), name);
       const sparsertc::testing::TemporaryFolder folder;
       std::vector<std::string> link = {nvlink, "-arch=" + name, "-o", folder.file("linked.cubin")};
+      if (!dynamic)
+        require_assembles(ptxas, together[1], name, {"-c"});
       for (size_t i = 0; i < units.size(); ++i) {
         const std::string object = folder.file("unit" + std::to_string(i) + ".o");
         const auto result =
