@@ -22,4 +22,7 @@ target_include_directories(
 # METIS comes as a shared library only: a portable program finds it in its own folder.
 if(SPARSERTC_STATIC)
   set(CMAKE_BUILD_RPATH "$ORIGIN")
+  file(REAL_PATH "${SPARSERTC_LIBRARY_metis}" metis_file)
+  string(REGEX MATCH "libmetis\\.so\\.[0-9]+" metis_soname "${metis_file}")
+  configure_file("${metis_file}" "${CMAKE_BINARY_DIR}/tools/${metis_soname}" COPYONLY)
 endif()
