@@ -150,12 +150,14 @@ int compile(const CompileOptions& options) {
   read.require_values = true;
   std::function<Matrix()> read_weights = [&] { return read_matrix(options.input.path, read); };
   if (!options.tuning.empty()) {
-    const bool accept =
-        choose_word("--tuning-mismatch", options.tuning_mismatch, {"refuse", "accept"}) == 1;
+    constexpr TuningMismatch kinds[] = {TuningMismatch::refuse, TuningMismatch::similar,
+                                        TuningMismatch::accept};
+    const TuningMismatch mismatch = kinds[choose_word("--tuning-mismatch", options.tuning_mismatch,
+                                                      {"refuse", "similar", "accept"})];
     if (!options.schedule.tile.empty())
       throw UsageError("--tuning and --tile exclude each other");
     Matrix weights = read_weights();
-    apply_tuning(options.tuning, accept, weights.pattern, pipeline);
+    apply_tuning(options.tuning, mismatch, weights.pattern, pipeline);
     read_weights = [weights = std::move(weights)] { return weights; };
   }
   const PipelineResult result = compile_spmm(read_weights, pipeline);
@@ -213,13 +215,16 @@ Command add_compile_command(CLI::App& application) {
   declare(*parser, options->schedule);
   parser
       ->add_option("--tuning", options->tuning,
-                   "A record of `sparsertc tune`, instead of --tile; it must hold for this matrix, "
-                   "problem, target, program, and the GPU where there is one")
+                   "A record of `sparsertc tune`, or a folder of them, instead of --tile; it must "
+                   "hold for this matrix, problem, target, program, and the GPU where there is one")
       ->group("Schedule");
   parser
-      ->add_option("--tuning-mismatch", options->tuning_mismatch,
-                   "What is done with a record of something else (a layer of the same shape, say): "
-                   "refuse, or accept with remarks")
+      ->add_option(
+          "--tuning-mismatch", options->tuning_mismatch,
+          fmt::format("What is done with a record of something else: refuse; similar takes "
+                      "that of a layer of the same shape whose number of entries differs by "
+                      "at most {:.0f} %, with remarks; accept takes any, with remarks",
+                      100 * (tune::kSimilarEntries - 1)))
       ->capture_default_str()
       ->group("Schedule");
   declare(*parser, options->watch);

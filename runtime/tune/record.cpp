@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <tuple>
+
 namespace sparsertc::tune {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kSchema = 1;
+constexpr uint64_t kSchema = 2;
 constexpr const char* kKind = "sparsertc tuning record";
 
 /// Calls visit(key, member pointer) for every part of an environment: one list for writing,
@@ -23,6 +26,7 @@ void for_each_key(Visit&& visit) {
   visit("sparsertc", &Environment::sparsertc);
   visit("assembler", &Environment::assembler);
   visit("pattern_digest", &Environment::pattern_digest);
+  visit("nnz", &Environment::nnz);
   visit("m", &Environment::m);
   visit("k", &Environment::k);
   visit("n", &Environment::n);
@@ -91,6 +95,48 @@ std::vector<std::string> differences(const Environment& record, const Environmen
           fmt::format("{}: the record has {}, here it is {}", key, record.*member, here.*member));
   });
   return found;
+}
+
+std::string to_string(const LayerOptions& options) {
+  return fmt::format("layout={},ldb={},ldc={},bias={},residual={},activation={},half_terms={}{}",
+                     options.layout, options.ldb, options.ldc, options.bias ? 1 : 0,
+                     options.residual ? 1 : 0, options.activation, options.half_terms,
+                     options.dynamic_columns ? ",columns=dynamic" : "");
+}
+
+bool is_similar(const Environment& record, const Environment& here) {
+  Environment same = record;
+  same.pattern_digest = here.pattern_digest;
+  same.nnz = here.nnz;
+  const auto [fewer, more] = std::minmax(record.nnz, here.nnz);
+  return differences(same, here).empty() &&
+         static_cast<double>(more) <= kSimilarEntries * static_cast<double>(fewer);
+}
+
+const Record* find_record(const std::vector<Record>& records, const Environment& here,
+                          bool similar) {
+  const Record* best = nullptr;
+  // Smaller is better: whether it only is similar, how far its entries are away, its time.
+  std::tuple<bool, uint64_t, double> best_rank;
+  for (const Record& record : records) {
+    const Environment& there = record.environment;
+    const bool holds = differences(there, here).empty();
+    if (!holds && !(similar && is_similar(there, here)))
+      continue;
+    const std::tuple<bool, uint64_t, double> rank = {
+        !holds, std::max(there.nnz, here.nnz) - std::min(there.nnz, here.nnz),
+        record.warm.median_us};
+    if (best == nullptr || rank < best_rank) {
+      best = &record;
+      best_rank = rank;
+    }
+  }
+  return best;
+}
+
+bool is_record(std::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  return json.is_object() && json.contains("kind") && json["kind"] == kKind;
 }
 
 std::string to_json(const Record& record) {

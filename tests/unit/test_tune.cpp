@@ -85,7 +85,7 @@ double landscape(const Candidate& candidate) {
 Record example_record() {
   Record record;
   record.environment = {"NVIDIA H200", 13000, "sm_90", "0.1.0", "ptxas 13.0.88", "636d",
-                        512,           512,   2048,    "f32",   "layout=row"};
+                        26214,         512,   512,     2048,    "f32",           "layout=row"};
   record.tile = "strategy=unrolled,rows=32,vec=1";
   record.registers = 128;
   record.warm = {9.0, 8.9, 9.2};
@@ -316,6 +316,74 @@ TEST_CASE("a record of another environment says what differs") {
   CHECK(found[1] == "n: the record has 256, here it is 2048");
 }
 
+TEST_CASE("records of layers of the same shape and density are similar") {
+  const Environment here = example_record().environment;
+  Environment other = here;
+  other.pattern_digest = "abcd";
+  CHECK(is_similar(here, here));
+  CHECK(is_similar(other, here));
+  other.nnz = here.nnz * 109 / 100;
+  CHECK(is_similar(other, here));
+  CHECK(is_similar(here, other));
+  other.nnz = here.nnz * 112 / 100;
+  CHECK_FALSE(is_similar(other, here));
+  CHECK_FALSE(is_similar(here, other));
+  other.nnz = 0;
+  CHECK_FALSE(is_similar(other, here));
+  other = here;
+  SECTION("shape") {
+    other.k = 1024;
+  }
+  SECTION("n") {
+    other.n = 64;
+  }
+  SECTION("type") {
+    other.dtype = "f16";
+  }
+  SECTION("options") {
+    other.options = "layout=column";
+  }
+  SECTION("gpu") {
+    other.gpu = "NVIDIA T4";
+  }
+  SECTION("driver") {
+    other.driver = 12080;
+  }
+  SECTION("target") {
+    other.target = "sm_90a";
+  }
+  SECTION("assembler") {
+    other.assembler = "ptxas 12.8.90";
+  }
+  SECTION("version") {
+    other.sparsertc = "0.2.0";
+  }
+  if (!differences(other, here).empty())
+    CHECK_FALSE(is_similar(other, here));
+}
+
+TEST_CASE("of several records the one that holds is found, else the most similar") {
+  const Environment here = example_record().environment;
+  std::vector<Record> records(5, example_record());
+  records[0].environment.n = 7;
+  records[1].environment.pattern_digest = "a";
+  records[1].environment.nnz += 100;
+  records[2].environment.pattern_digest = "b";
+  records[2].environment.nnz -= 40;
+  records[3].environment.pattern_digest = "c";
+  records[3].environment.nnz -= 40;
+  records[3].warm.median_us = 8;
+  records[4].warm.median_us = 20;
+  CHECK(find_record(records, here, false) == &records[4]);
+  CHECK(find_record(records, here, true) == &records[4]);
+  records.pop_back();
+  CHECK(find_record(records, here, false) == nullptr);
+  CHECK(find_record(records, here, true) == &records[3]);
+  records.resize(1);
+  CHECK(find_record(records, here, true) == nullptr);
+  CHECK(find_record({}, here, true) == nullptr);
+}
+
 TEST_CASE("damaged records are a user's error that names the key") {
   const std::string text = to_json(example_record());
   const auto message = [](const std::string& damaged) -> std::string {
@@ -335,7 +403,7 @@ TEST_CASE("damaged records are a user's error that names the key") {
   CHECK(message("").find("no JSON") != std::string::npos);
   CHECK(message("[]").find("\"kind\"") != std::string::npos);
   CHECK(message(text.substr(0, text.size() / 2)).find("no JSON") != std::string::npos);
-  CHECK(message(replaced("\"schema\": 1", "\"schema\": 2")).find("another version") !=
+  CHECK(message(replaced("\"schema\": 2", "\"schema\": 3")).find("another version") !=
         std::string::npos);
   CHECK(message(replaced("\"registers\": 128", "\"registers\": -1")).find("\"registers\"") !=
         std::string::npos);
