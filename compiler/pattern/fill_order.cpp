@@ -106,6 +106,8 @@ std::string_view name_of(FillOrder order) {
 Permutation fill_reducing_order(const Pattern& square, FillOrder order) {
   if (square.rows != square.columns)
     throw InternalError("a fill-reducing order needs a square pattern");
+  if (square.nnz() == 0)
+    return identity_permutation(square.rows); // the libraries would have null pointers
   switch (order) {
   case FillOrder::natural:
     break;
