@@ -3,24 +3,7 @@
 #include "compiler/assemble/outcome.h"
 #include "ir/error.h"
 
-#include <fmt/format.h>
-
 namespace sparsertc {
-namespace {
-
-/// The message without the word that begins it, its further lines indented.
-std::string told(const RuntimeError& error) {
-  constexpr std::string_view kWord = "error: ";
-  std::string_view text = error.what();
-  if (text.starts_with(kWord))
-    text.remove_prefix(kWord.size());
-  std::string result;
-  for (const char c : text)
-    result += c == '\n' ? std::string("\n    ") : std::string(1, c);
-  return result;
-}
-
-} // namespace
 
 std::unique_ptr<AssemblerChain> AssemblerChain::find(std::vector<AssemblerCandidate> candidates,
                                                      std::vector<std::string>& refused) {
@@ -66,7 +49,7 @@ Assembled AssemblerChain::assemble(const AssembleRequest& request) const {
       // With one candidate alone its own message is all there is to say.
       if (links_.size() == 1)
         throw;
-      reasons.push_back(fmt::format("{}: {}", link.candidate.name, told(error)));
+      reasons.push_back(as_reason(link.candidate.name, error));
     }
   }
   std::string text = "no assembler takes it";

@@ -2,7 +2,6 @@
 
 #include "compiler/assemble/elf.h"
 #include "compiler/assemble/process.h"
-#include "ir/error.h"
 
 #include <fmt/format.h>
 
@@ -67,6 +66,17 @@ std::string keep_all(const AssembleRequest& request, const Reproduction& reprodu
 }
 
 } // namespace
+
+std::string as_reason(std::string_view assembler, const Error& error) {
+  constexpr std::string_view kWord = "error: ";
+  std::string_view text = error.what();
+  if (text.starts_with(kWord))
+    text.remove_prefix(kWord.size());
+  std::string reason = fmt::format("{}: ", assembler);
+  for (const char c : text)
+    reason += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  return reason;
+}
 
 std::string unit_name(size_t unit, const char* suffix) {
   return fmt::format("unit_{:05}.{}", unit, suffix);

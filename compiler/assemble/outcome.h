@@ -3,13 +3,19 @@
 
 #include "compiler/assemble/assembler.h"
 #include "compiler/assemble/ptxas_log.h"
+#include "ir/error.h"
 
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sparsertc {
+
+/// Why an assembler is not used, in one piece: its name and the error's message, without the word
+/// that begins it, further lines indented.
+std::string as_reason(std::string_view assembler, const Error& error);
 
 /// The name of a unit's file, "unit_00003.ptx".
 std::string unit_name(size_t unit, const char* suffix);

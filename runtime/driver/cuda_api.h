@@ -86,6 +86,7 @@ using StreamHandle = struct StreamOpaque*;
 using EventHandle = struct EventOpaque*;
 using GraphHandle = struct GraphOpaque*;
 using GraphExecHandle = struct GraphExecOpaque*;
+using LinkHandle = struct LinkOpaque*; ///< CUlinkState
 
 /// CUdevice_attribute
 enum class DeviceAttribute : uint32_t {
@@ -113,11 +114,21 @@ enum class FunctionAttribute : uint32_t {
 
 /// CUjit_option
 enum class JitOption : uint32_t {
+  max_registers = 0,
   info_log_buffer = 3,
   info_log_buffer_bytes = 4,
   error_log_buffer = 5,
   error_log_buffer_bytes = 6,
+  optimization_level = 7,
+  target = 9,
+  log_verbose = 12,
 };
+
+/// CUjitInputType
+enum class JitInput : uint32_t { ptx = 1 };
+
+/// Added to 10 * major + minor in JitOption::target for architectures like sm_90a.
+constexpr uint32_t kAcceleratedTarget = 0x10000;
 
 constexpr uint32_t kStreamNonBlocking = 1;      ///< CU_STREAM_NON_BLOCKING
 constexpr uint32_t kEventDefault = 0;           ///< CU_EVENT_DEFAULT
@@ -148,6 +159,12 @@ constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
                          JitOption* options, void** option_values))                                \
   X(cuModuleUnload, (ModuleHandle module))                                                         \
   X(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))       \
+  X(cuLinkCreate,                                                                                  \
+    (uint32_t option_count, JitOption * options, void** option_values, LinkHandle* link))          \
+  X(cuLinkAddData, (LinkHandle link, JitInput type, void* data, size_t bytes, const char* name,    \
+                    uint32_t option_count, JitOption* options, void** option_values))              \
+  X(cuLinkComplete, (LinkHandle link, void** cubin, size_t* bytes))                                \
+  X(cuLinkDestroy, (LinkHandle link))                                                              \
   X(cuFuncGetAttribute, (int32_t * value, FunctionAttribute attribute, FunctionHandle function))   \
   X(cuFuncSetAttribute, (FunctionHandle function, FunctionAttribute attribute, int32_t value))     \
   X(cuStreamCreate, (StreamHandle * stream, uint32_t flags))                                       \

@@ -1,29 +1,14 @@
 // Compares cuda_api.h with NVIDIA's cuda.h at compile time, where that is present. No code.
 #include "runtime/driver/cuda_api.h"
+#include "runtime/driver/same_function.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
-
-#include <type_traits>
 
 static_assert(CUDA_VERSION >= 12000, "cuda_api.h describes CUDA 12 and newer");
 
 namespace sparsertc::cuda {
 namespace {
-
-/// What counts for the calling convention: pointers, integers and enums of one size, floats.
-template <typename A, typename B>
-constexpr bool
-    same_argument = sizeof(A) == sizeof(B) &&
-                    std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_floating_point_v<A> ==
-                        std::is_floating_point_v<B>;
-
-template <typename A, typename B>
-constexpr bool same_function = false;
-template <typename ResultA, typename... A, typename ResultB, typename... B>
-requires(sizeof...(A) ==
-         sizeof...(B)) constexpr bool same_function<ResultA (*)(A...), ResultB (*)(B...)> =
-    same_argument<ResultA, ResultB> && (same_argument<A, B> && ...);
 
 #define X(name, parameters)                                                                        \
   static_assert(same_function<name##_function, decltype(&::name)>, "signature of " #name);
@@ -72,6 +57,14 @@ static_assert(same(JitOption::info_log_buffer, CU_JIT_INFO_LOG_BUFFER));
 static_assert(same(JitOption::info_log_buffer_bytes, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES));
 static_assert(same(JitOption::error_log_buffer, CU_JIT_ERROR_LOG_BUFFER));
 static_assert(same(JitOption::error_log_buffer_bytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES));
+
+static_assert(same(JitOption::max_registers, CU_JIT_MAX_REGISTERS));
+static_assert(same(JitOption::optimization_level, CU_JIT_OPTIMIZATION_LEVEL));
+static_assert(same(JitOption::target, CU_JIT_TARGET));
+static_assert(same(JitOption::log_verbose, CU_JIT_LOG_VERBOSE));
+static_assert(same(JitInput::ptx, CU_JIT_INPUT_PTX));
+static_assert(sizeof(LinkHandle) == sizeof(CUlinkState));
+static_assert(kAcceleratedTarget + 90 == CU_TARGET_COMPUTE_90A);
 
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventDefault == CU_EVENT_DEFAULT);

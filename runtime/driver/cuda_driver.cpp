@@ -1,6 +1,7 @@
 #include "runtime/driver/cuda_driver.h"
 
 #include "ir/error.h"
+#include "runtime/driver/library.h"
 
 #include <fmt/format.h>
 
@@ -39,12 +40,6 @@ std::string way_out_of(Result result) {
   default:
     return {};
   }
-}
-
-/// dlerror() gives null where nothing is known.
-std::string library_error() {
-  const char* text = dlerror();
-  return text ? text : "unknown error";
 }
 
 [[noreturn]] void no_gpu(Result result, const char* call) {
@@ -104,7 +99,7 @@ std::shared_ptr<const Driver> Driver::open() {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     throw NoGpuError(
-        fmt::format("no NVIDIA driver: cannot open {}: {}", library, library_error()),
+        fmt::format("no NVIDIA driver: cannot open {}: {}", library, loader_error()),
         fmt::format("{}; {} names the driver's library where it is in an unusual place", kUseCpu,
                     kLibraryVariable));
   void* get_address = dlsym(handle, "cuGetProcAddress_v2");

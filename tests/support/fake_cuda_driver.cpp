@@ -1,5 +1,7 @@
 #include "tests/support/fake_cuda_driver.h"
 
+#include "tests/support/fake_cubin.h"
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -153,6 +155,68 @@ Result module_get_function(FunctionHandle* function, ModuleHandle module, const 
   *function = reinterpret_cast<FunctionHandle>(fake.functions.size() + 1);
   fake.functions[*function] = name;
   return Result::CUDA_SUCCESS;
+}
+/// Copies a text into the buffer that the options name, as much as fits.
+void put_log(const FakeCudaDriver::Link& link, JitOption buffer, JitOption bytes,
+             const std::string& text) {
+  char* to = nullptr;
+  size_t room = 0;
+  for (size_t i = 0; i < link.options.size(); ++i) {
+    if (link.options[i] == buffer)
+      to = static_cast<char*>(link.values[i]);
+    else if (link.options[i] == bytes)
+      room = reinterpret_cast<size_t>(link.values[i]);
+  }
+  if (to)
+    text.copy(to, room);
+}
+Result link_create(uint32_t count, JitOption* options, void** values, LinkHandle* handle) {
+  ENTER_CONTEXT(cuLinkCreate);
+  FakeCudaDriver::Link link;
+  link.options.assign(options, options + count);
+  link.values.assign(values, values + count);
+  *handle = fake.make<LinkHandle>("link");
+  fake.links[*handle] = link;
+  return Result::CUDA_SUCCESS;
+}
+Result link_add_data(LinkHandle handle, JitInput type, void* data, size_t bytes, const char*,
+                     uint32_t, JitOption*, void**) {
+  ENTER_CONTEXT(cuLinkAddData);
+  const char* text = static_cast<const char*>(data);
+  if (!fake.is_alive("link", handle) || type != JitInput::ptx || bytes == 0 ||
+      std::strlen(text) != bytes - 1)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  FakeCudaDriver::Link& link = fake.links[handle];
+  const std::string complaint = testing::complaint_about("addd", text);
+  put_log(link, JitOption::error_log_buffer, JitOption::error_log_buffer_bytes, complaint);
+  if (!complaint.empty())
+    return Result::CUDA_ERROR_INVALID_PTX;
+  for (const std::string& kernel : testing::entries_in(text)) {
+    link.kernels.push_back(kernel);
+    link.log += "ptxas info    : Function properties for " + kernel +
+                "\nptxas info    : Used 24 registers, used 1 barriers\n";
+  }
+  return Result::CUDA_SUCCESS;
+}
+Result link_complete(LinkHandle handle, void** cubin, size_t* bytes) {
+  ENTER_CONTEXT(cuLinkComplete);
+  if (!fake.is_alive("link", handle))
+    return Result::CUDA_ERROR_INVALID_HANDLE;
+  FakeCudaDriver::Link& link = fake.links[handle];
+  put_log(link, JitOption::info_log_buffer, JitOption::info_log_buffer_bytes, link.log);
+  link.cubin = testing::fake_cubin(link.kernels);
+  *cubin = link.cubin.data();
+  *bytes = link.cubin.size();
+  return Result::CUDA_SUCCESS;
+}
+/// Destroys in any case, as a driver would that says something went wrong on the way.
+Result link_destroy(LinkHandle handle) {
+  FakeCudaDriver& fake = FakeCudaDriver::current();
+  const std::lock_guard<std::recursive_mutex> lock(fake.mutex);
+  const Result injected = fake.enter("cuLinkDestroy");
+  fake.links.erase(handle);
+  const Result removed = fake.remove("link", handle);
+  return injected != Result::CUDA_SUCCESS ? injected : removed;
 }
 Result function_get_attribute(int32_t* value, FunctionAttribute attribute, FunctionHandle) {
   ENTER(cuFuncGetAttribute);
@@ -350,6 +414,10 @@ DriverTable FakeCudaDriver::table() const {
   table.cuModuleLoadDataEx = module_load;
   table.cuModuleUnload = module_unload;
   table.cuModuleGetFunction = module_get_function;
+  table.cuLinkCreate = link_create;
+  table.cuLinkAddData = link_add_data;
+  table.cuLinkComplete = link_complete;
+  table.cuLinkDestroy = link_destroy;
   table.cuFuncGetAttribute = function_get_attribute;
   table.cuFuncSetAttribute = function_set_attribute;
   table.cuStreamCreate = stream_create;

@@ -54,8 +54,8 @@ public:
   std::vector<std::string> calls() const { return calls_; }
   uint64_t count(const std::string& name) const;
 
-  /// What has been made and not yet given back: "context", "memory", "module", "stream", "event",
-  /// "graph", "graph executable", and "capture" for a stream that is still capturing.
+  /// What has been made and not yet given back: "context", "memory", "module", "link", "stream",
+  /// "event", "graph", "graph executable", and "capture" for a stream that is still capturing.
   std::map<std::string, uint64_t> alive() const;
 
   struct Launch {
@@ -114,6 +114,14 @@ public:
   std::map<DeviceAddress, Memory> memory;
   std::map<FunctionHandle, std::string> functions;
   std::set<StreamHandle> capturing;
+  struct Link {
+    std::vector<JitOption> options;
+    std::vector<void*> values;
+    std::vector<std::string> kernels;
+    std::string log;
+    std::vector<uint8_t> cubin;
+  };
+  std::map<LinkHandle, Link> links;
 
 private:
   std::vector<std::string> calls_;

@@ -1,0 +1,38 @@
+// The fake nvJitLink as a library that SPARSERTC_LIBNVJITLINK can name.
+#include "tests/support/fake_nvjitlink.h"
+
+using namespace sparsertc::cuda;
+
+namespace {
+
+const JitLinkTable& fake_table() {
+  static FakeNvJitLink fake;
+  static const JitLinkTable table = FakeNvJitLink::table();
+  return table;
+}
+
+} // namespace
+
+#define SPARSERTC_FORWARD(name, parameters, arguments)                                             \
+  extern "C" JitLinkResult name parameters;                                                        \
+  extern "C" JitLinkResult name parameters {                                                       \
+    return fake_table().name arguments;                                                            \
+  }
+
+SPARSERTC_FORWARD(nvJitLinkVersion, (unsigned* major, unsigned* minor), (major, minor))
+SPARSERTC_FORWARD(nvJitLinkCreate,
+                  (JitLinkHandle * handle, uint32_t option_count, const char** options),
+                  (handle, option_count, options))
+SPARSERTC_FORWARD(nvJitLinkDestroy, (JitLinkHandle * handle), (handle))
+SPARSERTC_FORWARD(nvJitLinkAddData,
+                  (JitLinkHandle handle, JitLinkInput type, const void* data, size_t bytes,
+                   const char* name),
+                  (handle, type, data, bytes, name))
+SPARSERTC_FORWARD(nvJitLinkComplete, (JitLinkHandle handle), (handle))
+SPARSERTC_FORWARD(nvJitLinkGetLinkedCubinSize, (JitLinkHandle handle, size_t* bytes),
+                  (handle, bytes))
+SPARSERTC_FORWARD(nvJitLinkGetLinkedCubin, (JitLinkHandle handle, void* cubin), (handle, cubin))
+SPARSERTC_FORWARD(nvJitLinkGetErrorLogSize, (JitLinkHandle handle, size_t* bytes), (handle, bytes))
+SPARSERTC_FORWARD(nvJitLinkGetErrorLog, (JitLinkHandle handle, char* log), (handle, log))
+SPARSERTC_FORWARD(nvJitLinkGetInfoLogSize, (JitLinkHandle handle, size_t* bytes), (handle, bytes))
+SPARSERTC_FORWARD(nvJitLinkGetInfoLog, (JitLinkHandle handle, char* log), (handle, log))
