@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
+#include <type_traits>
 #include <vector>
 
 namespace sparsertc::lu {
@@ -77,8 +79,7 @@ double estimate_one_norm(uint32_t n, const std::function<void(std::span<V>)>& ap
 }
 
 template <class T>
-double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a, bool refined,
-                          const RefineOptions& options) {
+double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a) {
   using V = Wide<T>;
   const LuTables& tables = factors.tables();
   const uint32_t n = a.size;
@@ -95,21 +96,12 @@ double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& 
   const double norm = *std::max_element(column_sum.begin(), column_sum.end());
 
   // (R A C)^-1 = C^-1 A^-1 R^-1, and its transpose.
-  std::vector<T> narrow(n);
   const auto solve = [&](std::span<V> x, bool transposed) {
     const std::vector<double>& first = transposed ? tables.column_scale : tables.row_scale;
     const std::vector<double>& second = transposed ? tables.row_scale : tables.column_scale;
     for (uint32_t i = 0; i < n; ++i)
       x[i] = x[i] / scale(first, i);
-    if (refined) {
-      solve_refined<T, V>(factors, a, std::span<const V>(x), x, transposed, options);
-    } else {
-      for (uint32_t i = 0; i < n; ++i)
-        narrow[i] = to_scalar<T>(x[i]);
-      factors.solve(narrow, narrow, 1, transposed);
-      for (uint32_t i = 0; i < n; ++i)
-        x[i] = to_scalar<V>(narrow[i]);
-    }
+    factors.solve_rounded(x, x, 1, transposed);
     for (uint32_t i = 0; i < n; ++i)
       x[i] = x[i] / scale(second, i);
   };
@@ -126,20 +118,67 @@ double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& 
                     });
 }
 
-template double estimate_one_norm(uint32_t, const std::function<void(std::span<double>)>&,
-                                  const std::function<void(std::span<double>)>&);
-template double estimate_one_norm(uint32_t,
-                                  const std::function<void(std::span<std::complex<double>>)>&,
-                                  const std::function<void(std::span<std::complex<double>>)>&);
-template double estimate_condition(const Factors<float>&, const MatrixView<double>&, bool,
-                                   const RefineOptions&);
-template double estimate_condition(const Factors<double>&, const MatrixView<double>&, bool,
-                                   const RefineOptions&);
-template double estimate_condition(const Factors<std::complex<float>>&,
-                                   const MatrixView<std::complex<double>>&, bool,
-                                   const RefineOptions&);
-template double estimate_condition(const Factors<std::complex<double>>&,
-                                   const MatrixView<std::complex<double>>&, bool,
-                                   const RefineOptions&);
+template <class T>
+bool is_numerically_singular(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+                             const FactorStatus& status, double condition) {
+  using V = Wide<T>;
+  constexpr double kLimit = 1 / double{unit_roundoff<T>()};
+  constexpr unsigned kSteps = 20;
+  constexpr double kSmallEnough = 1e-6;
+  constexpr double kStands = 0.9;
+  if (a.size == 0)
+    return false;
+  const bool doubtful = !(condition <= kLimit);
+  if (doubtful && std::is_same_v<T, V>)
+    return true;
+  if (!doubtful && status.perturbed == 0)
+    return false;
+  // What factors of a matrix nearby leave of a right-hand side that no solution of a singular
+  // system has: in directions that A does not reach it never gets smaller.
+  const LuTables& tables = factors.tables();
+  const auto row_scale = [&](uint32_t i) {
+    return tables.row_scale.empty() ? 1.0 : tables.row_scale[i];
+  };
+  std::vector<V> b(a.size), r(a.size), x(a.size, V(0)), correction(a.size);
+  std::mt19937_64 random(1);
+  for (uint32_t i = 0; i < a.size; ++i)
+    b[i] = V((random() >> 63 == 0 ? 1.0 : -1.0) / row_scale(i));
+  double before = std::numeric_limits<double>::infinity();
+  for (unsigned step = 0; step < kSteps; ++step) {
+    residual<V>(a, b, x, r);
+    double sum = 0;
+    for (uint32_t i = 0; i < a.size; ++i) {
+      const double size = std::abs(r[i]) * row_scale(i);
+      sum += size * size;
+    }
+    const double left = std::sqrt(sum / a.size);
+    if (left <= kSmallEnough)
+      return false;
+    if (step > 1 && !(left <= kStands * before))
+      return true;
+    before = left;
+    factors.solve_rounded(r, correction);
+    for (uint32_t i = 0; i < a.size; ++i)
+      x[i] += correction[i];
+  }
+  return true;
+}
+
+#define SPARSERTC_INSTANTIATE(V)                                                                   \
+  template double estimate_one_norm(uint32_t, const std::function<void(std::span<V>)>&,            \
+                                    const std::function<void(std::span<V>)>&);
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
+
+#define SPARSERTC_INSTANTIATE(T)                                                                   \
+  template double estimate_condition(const Factors<T>&, const MatrixView<Wide<T>>&);               \
+  template bool is_numerically_singular(const Factors<T>&, const MatrixView<Wide<T>>&,             \
+                                        const FactorStatus&, double);
+SPARSERTC_INSTANTIATE(float)
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
 
 } // namespace sparsertc::lu

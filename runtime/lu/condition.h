@@ -17,11 +17,18 @@ template <class V>
 double estimate_one_norm(uint32_t n, const std::function<void(std::span<V>)>& apply,
                          const std::function<void(std::span<V>)>& apply_adjoint);
 
-/// An estimate of the condition number, in the 1-norm, of the scaled matrix R A C of `factors`; 1
-/// for n = 0. With `refined` each solve is refined against A: dearer, but then the number is A's
-/// and not that of the matrix with replaced pivots.
+/// An estimate of the condition number, in the 1-norm, of the scaled matrix R A C that was
+/// factorized (of the one nearby where pivots were replaced); 1 for n = 0.
 template <class T>
-double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a, bool refined,
-                          const RefineOptions& options = {});
+double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a);
+
+/// Whether A is singular as far as these factors can tell. Without replaced pivots: if 1 is small
+/// beside the unit roundoff times the condition. With them (or with factors in single precision of
+/// a matrix that is worse than those can see): if refinement of a solution for a right-hand side
+/// drawn at random comes to a stand with a residual that is not small, since the matrix nearby then
+/// has an inverse where A has none. `condition` is what estimate_condition gave.
+template <class T>
+bool is_numerically_singular(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+                             const FactorStatus& status, double condition);
 
 } // namespace sparsertc::lu

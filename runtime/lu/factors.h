@@ -63,6 +63,10 @@ public:
   /// behind the other. `b` and `x` may be the same memory.
   void solve(std::span<const T> b, std::span<T> x, uint64_t right_sides = 1,
              bool transposed = false) const;
+  /// The same with numbers of the wider type, which are scaled before they are rounded: they may be
+  /// smaller or larger than T can hold.
+  void solve_rounded(std::span<const Wide<T>> b, std::span<Wide<T>> x, uint64_t right_sides = 1,
+                     bool transposed = false) const;
 
   /// The entries of L'+U by slot, reciprocals at the pivots.
   std::span<const T> values() const { return values_; }
@@ -75,8 +79,10 @@ private:
   FactorStatus factor(std::span<const V> values, const FactorOptions& options);
   template <class V>
   void factor_column(uint32_t j, const V* values, Real<T> threshold, T* work, Partial& partial);
-  template <unsigned kWidth>
-  void solve_block(const T* b, T* x, unsigned used, bool transposed, TaskPool* pool) const;
+  template <class V>
+  void solve_all(std::span<const V> b, std::span<V> x, uint64_t right_sides, bool transposed) const;
+  template <unsigned kWidth, class V>
+  void solve_block(const V* b, V* x, unsigned used, bool transposed, TaskPool* pool) const;
 
   const LuTables& tables_;
   TaskPool* pool_;

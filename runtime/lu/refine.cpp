@@ -92,6 +92,17 @@ double componentwise_error(const MatrixView<V>& a, const RowNorms<V>& norms, boo
   return first + second;
 }
 
+/// The largest entry of an x as the factors see it: unscaled.
+template <class T, class V>
+double scaled_norm(const Factors<T>& factors, std::span<const V> x, bool transposed) {
+  const LuTables& tables = factors.tables();
+  const std::vector<double>& scale = transposed ? tables.row_scale : tables.column_scale;
+  double norm = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    norm = std::max(norm, scale.empty() ? std::abs(x[i]) : std::abs(x[i]) / scale[i]);
+  return norm;
+}
+
 } // namespace
 
 template <class V>
@@ -119,32 +130,29 @@ RefineResult solve_refined(const Factors<T>& factors, const MatrixView<Wide<T>>&
   const double target = options.target > 0 ? options.target : double{unit_roundoff<X>()};
   const std::vector<V> b(given_b.begin(), given_b.end());
   const RowNorms<V> norms(a, transposed);
-  std::vector<T> right(n), correction(n);
-  std::vector<V> r(b), tried(n, V(0)), best(n, V(0));
+  std::vector<V> r(b), correction(n), now(n, V(0)), best(n, V(0));
   RefineResult result;
   result.backward_error = std::numeric_limits<double>::infinity();
+  double last_size = std::numeric_limits<double>::infinity();
   for (unsigned step = 0; step <= options.maximum_steps; ++step) {
-    // Scaled by a power of two, so that no residual is too small or too large for T.
-    const double size = infinity_norm<V>(r);
-    int exponent = 0;
-    if (std::isfinite(size) && size > 0)
-      std::frexp(size, &exponent);
+    factors.solve_rounded(r, correction, 1, transposed);
+    const double size = scaled_norm<T, V>(factors, correction, transposed);
+    const bool contracts = size <= options.slowest * last_size;
+    last_size = size;
     for (uint32_t i = 0; i < n; ++i)
-      right[i] = to_scalar<T>(r[i] * std::ldexp(1.0, -exponent));
-    factors.solve(right, correction, 1, transposed);
-    for (uint32_t i = 0; i < n; ++i)
-      tried[i] = to_scalar<V>(
-          to_scalar<X>(best[i] + to_scalar<V>(correction[i]) * std::ldexp(1.0, exponent)));
-    residual<V>(a, b, tried, r, transposed);
-    const double error = componentwise_error<V>(a, norms, transposed, b, tried, r);
+      now[i] = to_scalar<V>(to_scalar<X>(now[i] + correction[i]));
+    residual<V>(a, b, now, r, transposed);
+    const double error = componentwise_error<V>(a, norms, transposed, b, now, r);
     const double before = result.backward_error;
-    if (!(error < before)) // also NaN
-      break;
-    best = tried;
-    result.steps = step;
-    result.backward_error = error;
-    result.residual = residual_ratio<V>(norms, b, best, r);
-    if (error <= target || error > options.slowest * before)
+    if (error < before) { // not NaN
+      best = now;
+      result.steps = step;
+      result.backward_error = error;
+      result.residual = residual_ratio<V>(norms, b, best, r);
+    }
+    // Where x is far off, the backward error is measured by what is wrong in x: it then stays large
+    // while x gets better.
+    if (error <= target || !(contracts || error <= options.slowest * before))
       break;
   }
   if (!std::isfinite(result.backward_error))

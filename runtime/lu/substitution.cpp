@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 namespace sparsertc::lu {
 namespace {
@@ -98,8 +100,8 @@ bool worth_sharing(const std::vector<LevelStage>& forward,
 } // namespace
 
 template <class T>
-template <unsigned kWidth>
-void Factors<T>::solve_block(const T* b, T* x, unsigned used, bool transposed,
+template <unsigned kWidth, class V>
+void Factors<T>::solve_block(const V* b, V* x, unsigned used, bool transposed,
                              TaskPool* pool) const {
   const LuTables& t = tables_;
   const uint64_t n = t.size;
@@ -107,14 +109,32 @@ void Factors<T>::solve_block(const T* b, T* x, unsigned used, bool transposed,
   const std::vector<uint32_t>& order_out = transposed ? t.row_order : t.column_order;
   const std::vector<double>& scale_in = transposed ? t.column_scale : t.row_scale;
   const std::vector<double>& scale_out = transposed ? t.row_scale : t.column_scale;
+  const auto scaled = [](V value, const std::vector<double>& scale, uint32_t index) {
+    return scale.empty() ? Wide<T>(to_scalar<Wide<T>>(value))
+                         : to_scalar<Wide<T>>(value) * scale[index];
+  };
+  // Numbers of the wider type go into the range of T by a power of two for each right-hand side.
+  constexpr bool kWider = !std::is_same_v<T, V>;
+  double down[kWidth], up[kWidth];
+  for (unsigned r = 0; r < kWidth; ++r) {
+    down[r] = up[r] = 1;
+    if (!kWider || r >= used)
+      continue;
+    double largest = 0;
+    for (uint64_t i = 0; i < n; ++i)
+      largest = std::max(largest, magnitude(scaled(b[r * n + i], scale_in, uint32_t(i))));
+    int exponent = 0;
+    if (largest > 0 && std::isfinite(largest))
+      std::frexp(largest, &exponent);
+    down[r] = std::ldexp(1.0, std::clamp(-exponent, -1000, 1000));
+    up[r] = 1 / down[r];
+  }
+
   std::vector<T> w(n * kWidth, T(0));
   for (uint64_t i = 0; i < n; ++i) {
     const uint32_t from = order_in[i];
-    for (unsigned r = 0; r < used; ++r) {
-      const T value = b[r * n + from];
-      w[i * kWidth + r] =
-          scale_in.empty() ? value : to_scalar<T>(to_scalar<Wide<T>>(value) * scale_in[from]);
-    }
+    for (unsigned r = 0; r < used; ++r)
+      w[i * kWidth + r] = to_scalar<T>(scaled(b[r * n + from], scale_in, from) * down[r]);
   }
 
   const T* const v = values_.data();
@@ -138,17 +158,15 @@ void Factors<T>::solve_block(const T* b, T* x, unsigned used, bool transposed,
 
   for (uint64_t j = 0; j < n; ++j) {
     const uint32_t to = order_out[j];
-    for (unsigned r = 0; r < used; ++r) {
-      const T value = w[j * kWidth + r];
-      x[r * n + to] =
-          scale_out.empty() ? value : to_scalar<T>(to_scalar<Wide<T>>(value) * scale_out[to]);
-    }
+    for (unsigned r = 0; r < used; ++r)
+      x[r * n + to] = to_scalar<V>(scaled(to_scalar<V>(w[j * kWidth + r]), scale_out, to) * up[r]);
   }
 }
 
 template <class T>
-void Factors<T>::solve(std::span<const T> b, std::span<T> x, uint64_t right_sides,
-                       bool transposed) const {
+template <class V>
+void Factors<T>::solve_all(std::span<const V> b, std::span<V> x, uint64_t right_sides,
+                           bool transposed) const {
   const uint64_t n = tables_.size;
   if (b.size() != n * right_sides || x.size() != n * right_sides)
     throw UserError(
@@ -173,14 +191,26 @@ void Factors<T>::solve(std::span<const T> b, std::span<T> x, uint64_t right_side
     pool_->run(blocks, do_block);
 }
 
-template void Factors<float>::solve(std::span<const float>, std::span<float>, uint64_t, bool) const;
-template void Factors<double>::solve(std::span<const double>, std::span<double>, uint64_t,
-                                     bool) const;
-template void Factors<std::complex<float>>::solve(std::span<const std::complex<float>>,
-                                                  std::span<std::complex<float>>, uint64_t,
-                                                  bool) const;
-template void Factors<std::complex<double>>::solve(std::span<const std::complex<double>>,
-                                                   std::span<std::complex<double>>, uint64_t,
-                                                   bool) const;
+template <class T>
+void Factors<T>::solve(std::span<const T> b, std::span<T> x, uint64_t right_sides,
+                       bool transposed) const {
+  solve_all(b, x, right_sides, transposed);
+}
+
+template <class T>
+void Factors<T>::solve_rounded(std::span<const Wide<T>> b, std::span<Wide<T>> x,
+                               uint64_t right_sides, bool transposed) const {
+  solve_all(b, x, right_sides, transposed);
+}
+
+#define SPARSERTC_INSTANTIATE(T)                                                                   \
+  template void Factors<T>::solve(std::span<const T>, std::span<T>, uint64_t, bool) const;         \
+  template void Factors<T>::solve_rounded(std::span<const Wide<T>>, std::span<Wide<T>>, uint64_t,  \
+                                          bool) const;
+SPARSERTC_INSTANTIATE(float)
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
 
 } // namespace sparsertc::lu
