@@ -25,6 +25,8 @@ public:
   Assembled assemble(const AssembleRequest& request) const override;
 
 private:
+  Assembled link(const AssembleRequest& request) const;
+
   std::shared_ptr<const cuda::NvJitLink> library_;
   std::string version_;
 };

@@ -140,10 +140,13 @@ Result module_load(ModuleHandle* module, const void* image, uint32_t option_coun
   if (text[0] != 0x7f)
     fake.last_image.assign(text, text + std::strlen(text) + 1);
   *module = fake.make<ModuleHandle>("module");
+  if (!fake.last_image.empty())
+    fake.images[*module] = std::make_shared<const std::vector<uint8_t>>(fake.last_image);
   return Result::CUDA_SUCCESS;
 }
 Result module_unload(ModuleHandle module) {
   ENTER_CONTEXT(cuModuleUnload);
+  fake.images.erase(module);
   return fake.remove("module", module);
 }
 Result module_get_function(FunctionHandle* function, ModuleHandle module, const char* name) {
@@ -153,7 +156,8 @@ Result module_get_function(FunctionHandle* function, ModuleHandle module, const 
   if (fake.kernels.count(name) == 0)
     return Result::CUDA_ERROR_NOT_FOUND;
   *function = reinterpret_cast<FunctionHandle>(fake.functions.size() + 1);
-  fake.functions[*function] = name;
+  const auto image = fake.images.find(module);
+  fake.functions[*function] = {name, image == fake.images.end() ? nullptr : image->second};
   return Result::CUDA_SUCCESS;
 }
 /// Copies a text into the buffer that the options name, as much as fits.
@@ -176,7 +180,7 @@ Result link_create(uint32_t count, JitOption* options, void** values, LinkHandle
   link.options.assign(options, options + count);
   link.values.assign(values, values + count);
   *handle = fake.make<LinkHandle>("link");
-  fake.links[*handle] = link;
+  fake.last_link = fake.links[*handle] = link;
   return Result::CUDA_SUCCESS;
 }
 Result link_add_data(LinkHandle handle, JitInput type, void* data, size_t bytes, const char*,
@@ -251,6 +255,7 @@ Result stream_end_capture(StreamHandle stream, GraphHandle* graph) {
   if (fake.capturing.erase(stream) == 0)
     return Result::CUDA_ERROR_ILLEGAL_STATE;
   *graph = fake.make<GraphHandle>("graph");
+  fake.graphs[*graph] = fake.last_captured;
   return Result::CUDA_SUCCESS;
 }
 Result event_create(EventHandle* event, uint32_t) {
@@ -272,40 +277,47 @@ Result event_synchronize(EventHandle) {
 }
 Result event_elapsed_time(float* milliseconds, EventHandle, EventHandle) {
   ENTER(cuEventElapsedTime);
-  *milliseconds = 0.5f;
+  *milliseconds = fake.time_of ? fake.time_of(fake.last_executed) : 0.5f;
   return Result::CUDA_SUCCESS;
 }
-Result graph_instantiate(GraphExecHandle* executable, GraphHandle, unsigned long long) {
+Result graph_instantiate(GraphExecHandle* executable, GraphHandle graph, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags);
   *executable = fake.make<GraphExecHandle>("graph executable");
+  fake.executables[*executable] = fake.graphs[graph];
   return Result::CUDA_SUCCESS;
 }
-Result graph_launch(GraphExecHandle, StreamHandle) {
+Result graph_launch(GraphExecHandle executable, StreamHandle) {
   ENTER(cuGraphLaunch);
+  fake.last_executed = fake.executables[executable];
   return Result::CUDA_SUCCESS;
 }
 Result graph_exec_destroy(GraphExecHandle executable) {
   ENTER(cuGraphExecDestroy);
+  fake.executables.erase(executable);
   return fake.remove("graph executable", executable);
 }
 Result graph_destroy(GraphHandle graph) {
   ENTER(cuGraphDestroy);
+  fake.graphs.erase(graph);
   return fake.remove("graph", graph);
 }
 Result launch_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
                      uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
                      StreamHandle stream, void** parameters, void**) {
   ENTER_CONTEXT(cuLaunchKernel);
-  FakeCudaDriver::Launch launch{fake.functions[function],
+  const FakeCudaDriver::Function& called = fake.functions[function];
+  FakeCudaDriver::Launch launch{called.name,
                                 {grid_x, grid_y, grid_z},
                                 {block_x, block_y, block_z},
                                 shared_bytes,
                                 fake.capturing.count(stream) == 1,
                                 stream,
-                                parameters};
+                                parameters,
+                                called.image};
   if (fake.on_launch)
     fake.on_launch(launch);
   launch.parameters = nullptr;
+  (launch.captured ? fake.last_captured : fake.last_executed) = launch;
   fake.launches.push_back(launch);
   return Result::CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
@@ -66,10 +67,15 @@ public:
     bool captured = false;
     StreamHandle stream = nullptr;
     void** parameters = nullptr; ///< valid during `on_launch` only
+    /// The PTX text of its module, with its NUL; null for a cubin.
+    std::shared_ptr<const std::vector<uint8_t>> image;
   };
   /// Called for every launch, one at a time; "runs" the kernel.
   std::function<void(const Launch&)> on_launch;
   std::vector<Launch> launches;
+  /// Milliseconds between two events: of the launch, or of the last one in the graph, that came
+  /// last before. Half of one where this is empty.
+  std::function<float(const Launch&)> time_of;
 
   // What the fake device looks like.
   int32_t devices = 1;
@@ -112,8 +118,17 @@ public:
   }
   using Memory = std::vector<uint8_t, DeviceAllocator<uint8_t>>;
   std::map<DeviceAddress, Memory> memory;
-  std::map<FunctionHandle, std::string> functions;
+  struct Function {
+    std::string name;
+    std::shared_ptr<const std::vector<uint8_t>> image;
+  };
+  std::map<FunctionHandle, Function> functions;
+  std::map<ModuleHandle, std::shared_ptr<const std::vector<uint8_t>>> images;
   std::set<StreamHandle> capturing;
+  Launch last_captured;
+  std::map<GraphHandle, Launch> graphs;
+  std::map<GraphExecHandle, Launch> executables;
+  Launch last_executed;
   struct Link {
     std::vector<JitOption> options;
     std::vector<void*> values;
@@ -122,6 +137,7 @@ public:
     std::vector<uint8_t> cubin;
   };
   std::map<LinkHandle, Link> links;
+  Link last_link; ///< as it was created
 
 private:
   std::vector<std::string> calls_;

@@ -74,6 +74,7 @@ JitLinkResult add_data(JitLinkHandle handle, JitLinkInput type, const void* data
 JitLinkResult complete(JitLinkHandle handle) {
   ENTER_LINK(nvJitLinkComplete);
   link.complete = true;
+  link.error_log += fake.link_error;
   return kSuccess;
 }
 std::vector<uint8_t> cubin_of(const FakeNvJitLink& fake, const FakeNvJitLink::Link& link) {

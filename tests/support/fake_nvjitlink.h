@@ -37,6 +37,8 @@ public:
   std::vector<std::string> added;
   /// Complete gives a cubin without code and says success.
   bool loses_code = false;
+  /// Complete says this in the log, and success.
+  std::string link_error;
   /// The instruction it does not know.
   std::string unknown_word = "addd";
   /// Targets it does not know.

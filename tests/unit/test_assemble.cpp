@@ -4,73 +4,21 @@
 #include "compiler/assemble/ptxas.h"
 #include "compiler/assemble/ptxas_log.h"
 #include "ir/error.h"
+#include "tests/support/assemble_scene.h"
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <optional>
-#include <sstream>
 #include <thread>
 
 using namespace sparsertc;
+using namespace sparsertc::testing;
 using Catch::Contains;
 
 namespace {
-
-class Environment {
-public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name))
-      old_ = old;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() {
-    if (old_)
-      setenv(name_, old_->c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-
-private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-const std::string kHeader = ".version 8.0\n.target sm_90\n.address_size 64\n";
-const std::string kWhole = kHeader + R"(
-.visible .entry sparsertc_one(.param .u64 p)
-{
-  .reg .b64 %rd<2>;
-  .reg .f32 %f<2>;
-  ld.param.u64 %rd1, [p];
-  ld.global.f32 %f1, [%rd1];
-  add.f32 %f1, %f1, 0f3F800000;
-  st.global.f32 [%rd1], %f1;
-  ret;
-}
-)";
-/// The entry of a program of `count` units, which calls a function of each of the others.
-std::string caller(unsigned count) {
-  std::string text = kHeader;
-  for (unsigned i = 0; i < count; ++i)
-    text += ".extern .func tile_" + std::to_string(i) + "(.param .b64 p);\n";
-  text += ".visible .entry sparsertc_many(.param .u64 p)\n{\n  .reg .b64 %rd<2>;\n"
-          "  ld.param.u64 %rd1, [p];\n";
-  for (unsigned i = 0; i < count; ++i)
-    text += "  { .param .b64 q; st.param.b64 [q], %rd1; call.uni tile_" + std::to_string(i) +
-            ", (q); }\n";
-  return text + "  ret;\n}\n";
-}
-std::string callee(unsigned number, const std::string& operation = "add.f32") {
-  return kHeader + ".visible .func tile_" + std::to_string(number) +
-         "(.param .b64 p)\n{\n  .reg .b64 %rd<2>;\n  .reg .f32 %f<2>;\n"
-         "  ld.param.u64 %rd1, [p];\n  ld.global.f32 %f1, [%rd1];\n  " +
-         operation + " %f1, %f1, 0f3F800000;\n  st.global.f32 [%rd1], %f1;\n  ret;\n}\n";
-}
 
 std::unique_ptr<Ptxas> ptxas_or_skip() {
   std::vector<std::string> refused;
@@ -78,56 +26,6 @@ std::unique_ptr<Ptxas> ptxas_or_skip() {
   if (!ptxas)
     WARN("SKIPPED: " << refused.at(0));
   return ptxas;
-}
-
-size_t entries_of(const std::string& directory) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Temporary files go to a folder that the test can look into.
-struct Scene {
-  TemporaryDirectory root;
-  Environment temporary{"TMPDIR", root.path()};
-  TemporaryDirectory kept;
-  AssembleRequest request;
-  std::vector<std::string> units;
-
-  AssembleRequest& prepare(std::vector<std::string> texts, std::vector<std::string> kernels) {
-    units = std::move(texts);
-    request.units = units;
-    request.target = "sm_90";
-    request.kernels = std::move(kernels);
-    request.reproduce_directory = kept.path();
-    return request;
-  }
-  /// Only the folder for what failed is left.
-  bool is_clean() const { return entries_of(root.path()) == 1; }
-};
-
-template <typename Exception>
-std::string message_of(const Ptxas& ptxas, const AssembleRequest& request) {
-  try {
-    ptxas.assemble(request);
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  FAIL("nothing was thrown");
-  return {};
-}
-
-const FunctionResources& find(const Assembled& result, const std::string& name) {
-  for (const FunctionResources& one : result.functions)
-    if (one.name == name)
-      return one;
-  FAIL("no function " << name);
-  return result.functions.front();
 }
 
 } // namespace
@@ -180,17 +78,20 @@ TEST_CASE("a line that is refused is shown, and can be tried again") {
     return;
   Scene scene;
   // Of several units with an error it is the first that is reported, every time.
-  const AssembleRequest& request = scene.prepare(
+  AssembleRequest& request = scene.prepare(
       {caller(3), callee(0), callee(1, "addd.f32"), callee(2, "subb.f32")}, {"sparsertc_many"});
+  request.origin_of = [](size_t unit, uint64_t line) {
+    return fmt::format("row {}, column {}", unit, line);
+  };
   const std::string message = message_of<InternalError>(*ptxas, request);
   CHECK_THAT(message, Contains("assembling PTX for sm_90 (ptxas)"));
-  CHECK_THAT(message, Contains("line 10: Not a name of any known instruction: 'addd'"));
+  CHECK_THAT(message, Contains("unit 2, line 10: Not a name of any known instruction: 'addd'"));
   CHECK_THAT(message, Contains("10 |   addd.f32 %f1, %f1, 0f3F800000;"));
+  CHECK_THAT(message, Contains("note: emitted for the entry at row 2, column 10"));
   CHECK_THAT(message, Contains(scene.kept.path()));
   CHECK(scene.is_clean());
 
-  REQUIRE(entries_of(scene.kept.path()) == 1);
-  const std::filesystem::path kept = std::filesystem::directory_iterator(scene.kept.path())->path();
+  const std::filesystem::path kept = scene.kept_failure();
   CHECK(text_of(kept / "unit_00002.ptx") == scene.units[2]);
   CHECK_THAT(text_of(kept / "log.txt"), Contains("addd"));
   const ProcessResult again = run_process({"/bin/sh", (kept / "reproduce.sh").string()}, "/");
@@ -250,7 +151,7 @@ TEST_CASE("linking names the function that is missing") {
       message_of<InternalError>(*ptxas, scene.prepare({caller(2), callee(0)}, {"sparsertc_many"}));
   CHECK_THAT(message, Contains("linking 2 units for sm_90 (nvlink)") &&
                           Contains("Undefined reference to 'tile_1'"));
-  const std::filesystem::path kept = std::filesystem::directory_iterator(scene.kept.path())->path();
+  const std::filesystem::path kept = scene.kept_failure();
   const ProcessResult again = run_process({"/bin/sh", (kept / "reproduce.sh").string()}, "/");
   CHECK_THAT(again.output, Contains("Undefined reference to 'tile_1'"));
   CHECK(scene.is_clean());
