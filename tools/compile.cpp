@@ -5,6 +5,7 @@
 #include "compiler/pipeline.h"
 #include "ir/error.h"
 #include "ir/printer.h"
+#include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/make_bundle.h"
 #include "tools/options.h"
@@ -26,6 +27,7 @@ struct CompileOptions {
   WatchOptions watch;
   JobOptions jobs;
   CacheOptions cache;
+  AssemblerOptions assembler;
   std::string output = "-";
   std::string emit;
   std::string road = "direct";
@@ -89,12 +91,12 @@ std::string describe_stopped(const PipelineResult& result, const std::string& st
 }
 
 /// What a cubin needs and a bundle can do without, with a remark.
-std::unique_ptr<CachedAssembler> find_assembler(const CompileOptions& options, Artefact artefact) {
+std::unique_ptr<Assembler> assembler_for(const CompileOptions& options, Artefact artefact) {
   if (artefact != Artefact::cubin && artefact != Artefact::bundle)
     return nullptr;
   std::vector<std::string> refused;
-  std::unique_ptr<CachedAssembler> found =
-      CachedAssembler::find(options.cache, options.watch.verbose, refused);
+  std::unique_ptr<Assembler> found =
+      find_cached_assembler(options.assembler, options.cache, options.watch.verbose, refused);
   if (found != nullptr)
     return found;
   const std::string reasons =
@@ -140,9 +142,8 @@ int compile(const CompileOptions& options) {
   pipeline.llvm = &llvm_road();
   pipeline.jobs = options.jobs.jobs;
   pipeline.stop = &interrupt_flag();
-  const std::unique_ptr<CachedAssembler> assembler = find_assembler(options, pipeline.artefact);
-  if (assembler != nullptr)
-    pipeline.assembler = &assembler->assembler();
+  const std::unique_ptr<Assembler> assembler = assembler_for(options, pipeline.artefact);
+  pipeline.assembler = assembler.get();
 
   Progress progress;
   watch_pipeline(pipeline, options.watch, progress);
@@ -210,6 +211,7 @@ Command add_compile_command(CLI::App& application) {
                      fmt::format("End after this stage and write what it made. Stages: {}",
                                  fmt::join(pipeline_stages(), ", ")));
   declare(*parser, options->jobs);
+  declare(*parser, options->assembler);
   declare(*parser, options->cache);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);

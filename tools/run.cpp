@@ -3,6 +3,7 @@
 #include "compiler/input/read.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
+#include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/gpu.h"
 #include "tools/options.h"
@@ -30,6 +31,7 @@ struct RunOptions {
   WatchOptions watch;
   JobOptions jobs;
   CacheOptions cache;
+  AssemblerOptions assembler;
   ReportOptions report;
   OperandSources sources;
   std::string output;
@@ -187,12 +189,13 @@ int run(const RunOptions& options) {
   // Machine code where this machine can make it: in parallel, and only once. Else the driver
   // assembles the PTX.
   std::vector<std::string> refused;
-  std::unique_ptr<CachedAssembler> assembler;
+  std::unique_ptr<Assembler> assembler;
   if (gpu)
-    assembler = CachedAssembler::find(options.cache, options.watch.verbose, refused);
-  if (assembler && takes_cubins(*gpu, pipeline.target, assembler->assembler().identity())) {
+    assembler =
+        find_cached_assembler(options.assembler, options.cache, options.watch.verbose, refused);
+  if (assembler && takes_cubins(*gpu, pipeline.target, assembler->identity())) {
     pipeline.artefact = Artefact::cubin;
-    pipeline.assembler = &assembler->assembler();
+    pipeline.assembler = assembler.get();
   }
 
   Progress progress;
@@ -282,6 +285,7 @@ Command add_run_command(CLI::App& application) {
       ->capture_default_str();
   declare(*parser, options->report);
   declare(*parser, options->jobs);
+  declare(*parser, options->assembler);
   declare(*parser, options->cache);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);

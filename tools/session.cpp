@@ -1,10 +1,8 @@
 #include "tools/session.h"
 
-#include "compiler/assemble/ptxas.h"
 #include "compiler/input/bytes.h"
 #include "ir/error.h"
 #include "ir/printer.h"
-#include "tools/caching_assembler.h"
 
 #include <fmt/format.h>
 
@@ -144,27 +142,6 @@ void print_watched(const PipelineResult& result, const WatchOptions& watch) {
     total += time.wall_us;
   }
   fmt::print(stderr, "{:<15} {:>12.1f} us\n", "total", total);
-}
-
-std::unique_ptr<CachedAssembler> CachedAssembler::find(const CacheOptions& options, bool verbose,
-                                                       std::vector<std::string>& refused) {
-  std::unique_ptr<CachedAssembler> found(new CachedAssembler);
-  found->behind_ = Ptxas::find(refused);
-  if (found->behind_ == nullptr)
-    return nullptr;
-  found->front_ = found->behind_.get();
-  if (options.off)
-    return found;
-  found->cache_ =
-      std::make_unique<Cache>(Cache::choose_directory(options.directory), options.limit_mib << 20);
-  const auto remark = [](const std::string& text) { fmt::print(stderr, "remark: {}\n", text); };
-  std::function<void(const std::string&)> tell;
-  if (verbose)
-    tell = [](const std::string& text) { fmt::print(stderr, "cache: {}\n", text); };
-  found->caching_ =
-      std::make_unique<CachingAssembler>(*found->behind_, *found->cache_, tell, remark);
-  found->front_ = found->caching_.get();
-  return found;
 }
 
 void write_text(const std::string& path, std::string_view text) {

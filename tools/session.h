@@ -3,7 +3,6 @@
 #pragma once
 
 #include "compiler/pipeline.h"
-#include "runtime/bundle/cache.h"
 #include "tools/options.h"
 
 #include <atomic>
@@ -60,23 +59,6 @@ private:
 void watch_pipeline(PipelineOptions& pipeline, const WatchOptions& watch, Progress& progress);
 /// Prints what `watch` asks for when the pipeline has run: timing, remarks, decisions.
 void print_watched(const PipelineResult& result, const WatchOptions& watch);
-
-/// An assembler of this machine behind the disk cache.
-class CachedAssembler {
-public:
-  /// Null where there is no assembler; the reasons are then added to `refused`. Hits and misses go
-  /// to standard error where `verbose`; that nothing can be kept, always.
-  static std::unique_ptr<CachedAssembler> find(const CacheOptions& options, bool verbose,
-                                               std::vector<std::string>& refused);
-  const Assembler& assembler() const { return *front_; }
-
-private:
-  CachedAssembler() = default;
-  std::unique_ptr<Assembler> behind_;
-  std::unique_ptr<Cache> cache_;
-  std::unique_ptr<Assembler> caching_;
-  const Assembler* front_ = nullptr;
-};
 
 /// Writes a text whole or not at all; "-" is standard output.
 void write_text(const std::string& path, std::string_view text);
