@@ -1,5 +1,7 @@
 #include "compiler/inspect/lu_order_choice.h"
 
+#include "compiler/inspect/shallow_order.h"
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -45,12 +47,30 @@ OrderCandidate bounded(const Pattern& square, const Permutation& order, std::str
   return candidate;
 }
 
-void rate_exactly(const Pattern& square, const Permutation& order, OrderCandidate& candidate) {
-  const LuPattern rows = symbolic_lu(permute(square, order, order));
+void rate_exactly(const Pattern& permuted, OrderCandidate& candidate) {
+  const LuPattern rows = symbolic_lu(permuted);
   const LuColumns columns = by_columns(rows);
   candidate.cost = factor_cost(rows, columns, factor_levels(rows, columns, LevelRule::gather));
   candidate.exact = true;
   candidate.predicted_us = predicted_factor_time_us(candidate.cost);
+}
+
+/// Replaces bounds by the cost itself, and the order by one with fewer levels where that is better.
+void refine(const Pattern& square, Permutation& order, OrderCandidate& candidate,
+            bool may_reorder) {
+  const Pattern permuted = permute(square, order, order);
+  if (!candidate.exact)
+    rate_exactly(permuted, candidate);
+  if (!may_reorder)
+    return;
+  const Permutation shallow = shallow_order(symbolic_lu(symmetrized_without_diagonal(permuted)));
+  OrderCandidate other = candidate;
+  rate_exactly(permute(permuted, shallow, shallow), other);
+  if (other.predicted_us >= candidate.predicted_us)
+    return;
+  candidate = other;
+  candidate.shallow = true;
+  order = compose(order, shallow);
 }
 
 struct Trial {
@@ -115,7 +135,7 @@ Permutation order_in_blocks(const Pattern& square, const BlockTriangularForm& bl
 OrderCandidate rate_order(const Pattern& square, const Permutation& order, std::string name) {
   OrderCandidate candidate = bounded(square, order, std::move(name));
   if (!candidate.exact && candidate.cost.entries <= kLargestRatedFactor)
-    rate_exactly(square, order, candidate);
+    rate_exactly(permute(square, order, order), candidate);
   return candidate;
 }
 
@@ -145,9 +165,11 @@ OrderChoice choose_order(const Pattern& square, const BlockTriangularForm& block
     least = std::min(least, candidate.predicted_us);
   for_each_trial([&](uint64_t i) {
     OrderCandidate& candidate = choice.candidates[i];
-    if (!candidate.exact && candidate.cost.entries <= kLargestRatedFactor &&
+    // Reordered all at once, blocks would not stay together.
+    if (candidate.cost.entries <= kLargestRatedFactor &&
         candidate.predicted_us <= kHopeless * least)
-      rate_exactly(square, orders[i], candidate);
+      refine(square, orders[i], candidate,
+             tries[i].order != FillOrder::natural && !tries[i].in_blocks);
   });
 
   const auto best = std::min_element(

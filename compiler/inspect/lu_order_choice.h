@@ -30,6 +30,8 @@ struct OrderCandidate {
   /// Whether `cost` is that of the factors, or a bound on it: of A + A^T instead of A.
   bool exact = false;
   double predicted_us = 0;
+  /// Whether the order was replaced by one with no more fill and fewer levels (shallow_order.h).
+  bool shallow = false;
   /// Whether the rows and columns of a block of the block triangular form stay together.
   bool in_blocks = false;
 };

@@ -1,15 +1,12 @@
 #include "compiler/inspect/spy_plot.h"
 
-#include "ir/error.h"
+#include "compiler/inspect/svg.h"
 
 #include <fmt/format.h>
-
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 #include <vector>
 
 namespace sparsertc {
@@ -23,87 +20,6 @@ constexpr double kGap = 90;
 /// Colours of neighbouring tiles (they repeat).
 constexpr std::array<const char*, 6> kTileColours = {"#4477aa", "#ee6677", "#228833",
                                                      "#ccbb44", "#66ccee", "#aa3377"};
-
-std::string escape(const std::string& text) {
-  std::string escaped;
-  for (char c : text) {
-    if (c == '&')
-      escaped += "&amp;";
-    else if (c == '<')
-      escaped += "&lt;";
-    else if (c == '>')
-      escaped += "&gt;";
-    else if (c == '"')
-      escaped += "&quot;";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      escaped += '?';
-    else
-      escaped += c;
-  }
-  return escaped;
-}
-
-// ---- the cells as an embedded picture (PNG, ISO/IEC 15948) -------------------------------------
-// One rectangle a cell would make megabytes of SVG; a grey picture of them compresses to kilobytes.
-
-void append_big_endian(std::string& bytes, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8)
-    bytes += static_cast<char>(value >> shift);
-}
-
-void append_chunk(std::string& png, const std::string& type, const std::string& content) {
-  append_big_endian(png, static_cast<uint32_t>(content.size()));
-  const std::string body = type + content;
-  png += body;
-  append_big_endian(png, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(body.data()),
-                                                     static_cast<uInt>(body.size()))));
-}
-
-/// 8-bit grey, row by row.
-std::string encode_png(uint32_t width, uint32_t height, std::span<const uint8_t> grey) {
-  std::string header;
-  append_big_endian(header, width);
-  append_big_endian(header, height);
-  header += std::string("\x08\x00\x00\x00\x00", 5);
-
-  std::string lines;
-  for (uint32_t y = 0; y < height; ++y) {
-    lines += '\0'; // no filter
-    lines.append(reinterpret_cast<const char*>(grey.data()) + size_t{y} * width, width);
-  }
-  uLongf size = compressBound(static_cast<uLong>(lines.size()));
-  std::string compressed(size, '\0');
-  if (compress2(reinterpret_cast<Bytef*>(compressed.data()), &size,
-                reinterpret_cast<const Bytef*>(lines.data()), static_cast<uLong>(lines.size()),
-                Z_BEST_COMPRESSION) != Z_OK)
-    throw InternalError("zlib does not compress the spy plot");
-  compressed.resize(size);
-
-  std::string png = "\x89PNG\r\n\x1a\n";
-  append_chunk(png, "IHDR", header);
-  append_chunk(png, "IDAT", compressed);
-  append_chunk(png, "IEND", {});
-  return png;
-}
-
-std::string encode_base64(const std::string& bytes) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j)
-      group = group << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0u);
-    for (size_t j = 0; j < 4; ++j)
-      text += i + j > bytes.size() ? '=' : digits[group >> (18 - 6 * j) & 63];
-  }
-  return text;
-}
-
-// ---- panels ----
-
-struct Panel {
-  double x, y, width, height;
-};
 
 /// The pattern binned into cells, with the row at place p of the picture being `row_at[p]`.
 std::string draw_cells(const Pattern& pattern, const std::vector<uint32_t>& row_at,
@@ -126,33 +42,7 @@ std::string draw_cells(const Pattern& pattern, const std::vector<uint32_t>& row_
     if (entries[i] != 0)
       grey[i] = static_cast<uint8_t>(
           std::lround(200.0 - 200.0 * std::sqrt(static_cast<double>(entries[i]) / fullest)));
-  return fmt::format("<image x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" "
-                     "preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
-                     "href=\"data:image/png;base64,{}\"/>\n",
-                     panel.x, panel.y, panel.width, panel.height,
-                     encode_base64(encode_png(width, height, grey)));
-}
-
-std::string draw_text(double x, double y, const std::string& anchor, const std::string& text) {
-  return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     escape(text));
-}
-
-std::string draw_frame(const Panel& panel, const std::string& caption, uint32_t rows,
-                       uint32_t columns, const std::string& row_axis) {
-  std::string svg = fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"none\" "
-      "stroke=\"#333\"/>\n",
-      panel.x, panel.y, panel.width, panel.height);
-  const double bottom = panel.y + panel.height + 16;
-  svg += draw_text(panel.x + panel.width / 2, panel.y - 10, "middle", caption);
-  svg += draw_text(panel.x, bottom, "start", "0");
-  svg += draw_text(panel.x + panel.width / 2, bottom, "middle", "column");
-  svg += draw_text(panel.x + panel.width, bottom, "end", std::to_string(columns));
-  svg += draw_text(panel.x - 16, panel.y + 10, "end", "0");
-  svg += draw_text(panel.x - 16, panel.y + panel.height / 2 + 4, "end", row_axis);
-  svg += draw_text(panel.x - 16, panel.y + panel.height, "end", std::to_string(rows));
-  return svg;
+  return svg_image(panel, width, height, grey);
 }
 
 /// Coloured bars beside a panel: place p belongs to tile `tile_at[p]`. Places that share a line of
@@ -203,13 +93,13 @@ std::string draw_legend(double x, double y, const SpmmSchedule& schedule) {
                                 "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"60\" height=\"10\" "
                                 "fill=\"url(#density)\"/>\n",
                                 x, y - 9);
-  svg += draw_text(x + 66, y, "start", "a cell with few to many entries");
+  svg += svg_text(x + 66, y, "start", "a cell with few to many entries");
   for (size_t i = 0; i < kTileColours.size(); ++i)
     svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n",
                        x + 10.0 * static_cast<double>(i), y + 11, kTileColours[i]);
-  svg += draw_text(x + 66, y + 20, "start",
-                   fmt::format("tiles of rows ({}; the colours repeat): {}", schedule.tile_count(),
-                               to_string(schedule.tile)));
+  svg += svg_text(x + 66, y + 20, "start",
+                  fmt::format("tiles of rows ({}; the colours repeat): {}", schedule.tile_count(),
+                              to_string(schedule.tile)));
   return svg;
 }
 
@@ -236,23 +126,16 @@ std::string spy_plot_svg(const Pattern& pattern, const SpmmSchedule& schedule,
       tile_at_tiles[i] = tile;
     }
 
-  std::string svg = fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#222\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-      total_width, total_height);
-  svg += fmt::format("<text x=\"{:.2f}\" y=\"26\" font-size=\"15\">{}</text>\n", kMargin,
-                     escape(title));
+  std::string svg = svg_begin(total_width, total_height, kMargin, title);
   svg += draw_cells(pattern, own_order, left);
   if (has_tiles && pattern.rows != 0) {
     svg += draw_marks(tile_at_own, left);
     svg += draw_cells(pattern, schedule.row_order, right);
     svg += draw_bands(schedule, right);
     svg += draw_marks(tile_at_tiles, right);
-    svg += draw_frame(right, "rows in tile order", pattern.rows, pattern.columns, "place");
+    svg += svg_matrix_frame(right, "rows in tile order", pattern.rows, pattern.columns, "place");
   }
-  svg += draw_frame(left, "the matrix", pattern.rows, pattern.columns, "row");
+  svg += svg_matrix_frame(left, "the matrix", pattern.rows, pattern.columns, "row");
   svg += draw_legend(kMargin, left.y + height + 48, schedule);
   svg += "</svg>\n";
   return svg;

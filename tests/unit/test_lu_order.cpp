@@ -1,6 +1,7 @@
 // Fill-reducing orders, what they cost, and the choice among them.
 #include "compiler/inspect/elimination_tree.h"
 #include "compiler/inspect/lu_order_choice.h"
+#include "compiler/inspect/shallow_order.h"
 #include "tests/support/lu_patterns.h"
 
 #include <catch2/catch.hpp>
@@ -42,6 +43,23 @@ FactorCost exact_cost(const Pattern& a) {
   const LuPattern rows = symbolic_lu(a);
   const LuColumns columns = by_columns(rows);
   return factor_cost(rows, columns, factor_levels(rows, columns, LevelRule::gather));
+}
+
+/// The least height of the elimination tree over all orders that fill no place but those of `a`,
+/// which is filled already.
+uint64_t least_height(const Pattern& a) {
+  Permutation order = identity_permutation(a.rows);
+  uint64_t least = a.rows;
+  do {
+    const FactorCost cost = symmetric_factor_cost(permute(a, order, order));
+    if (cost.entries == a.nnz())
+      least = std::min(least, cost.levels);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+LuPattern filled_of(const Pattern& a) {
+  return symbolic_lu(symmetrized_without_diagonal(a));
 }
 
 uint64_t fill(const Pattern& a, FillOrder order) {
@@ -134,6 +152,37 @@ TEST_CASE("Orders in blocks keep blocks together and are the orders of the block
   const BlockTriangularForm one = block_triangular_form(grid);
   REQUIRE(one.blocks() == 1);
   CHECK(order_in_blocks(grid, one, FillOrder::amd) == fill_reducing_order(grid, FillOrder::amd));
+}
+
+TEST_CASE("Shallow orders are the least high without more fill") {
+  test::Random random(test::test_seed(47));
+  for (int round = 0; round < 60; ++round) {
+    const LuPattern filled = filled_of(test::random_square(random, 1 + random.below(7), 1.2));
+    const Permutation p = shallow_order(filled);
+    REQUIRE(is_permutation(p, filled.rows.rows));
+    const FactorCost cost = symmetric_factor_cost(permute(filled.rows, p, p));
+    CHECK(cost.entries == filled.rows.nnz());
+    CHECK(cost.levels == least_height(filled.rows));
+  }
+}
+
+TEST_CASE("Shallow orders of hostile and large shapes fill nothing more and are no higher") {
+  test::Random random(test::test_seed(48));
+  std::vector<test::NamedPattern> shapes = test::hostile_squares(100'000);
+  shapes.push_back({"grid", test::random_grid(random, 40, 40, 0.2)});
+  for (const auto& [name, pattern] : shapes) {
+    INFO(name);
+    const Permutation amd = fill_reducing_order(pattern, FillOrder::amd);
+    const Pattern permuted = permute(pattern, amd, amd);
+    const FactorCost before = symmetric_factor_cost(permuted);
+    const Permutation p = shallow_order(filled_of(permuted));
+    REQUIRE(is_permutation(p, pattern.rows));
+    const FactorCost after = symmetric_factor_cost(permute(permuted, p, p));
+    CHECK(after.entries <= before.entries);
+    CHECK(after.levels <= before.levels);
+    if (name == "chain") // both ends at once
+      CHECK(after.levels <= 50'001);
+  }
 }
 
 TEST_CASE("The choice is the candidate with the least predicted time") {
