@@ -1,6 +1,7 @@
 #include "tools/bench_gpu.h"
 
 #include "ir/error.h"
+#include "runtime/tune/machine.h"
 #include "tools/bench_layer.h"
 #include "tools/gpu.h"
 #include "tools/gpu_peers.h"
@@ -60,8 +61,8 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   row.n = one.columns;
   row.nnz = pattern.nnz();
 
-  const MakingThreads making = making_threads(bench.options.jobs);
-  tune::SearchHooks hooks = layer.hooks(making.processes);
+  const tune::MakingThreads making = tune::making_threads(bench.options.jobs);
+  tune::SearchHooks hooks = layer.hooks(making.processors);
   hooks.progress = [&](const tune::SearchState& state) {
     bench.progress.show(fmt::format("{}: {} of {} candidates, best {:.2f} us, {:.0f} s ...", doing,
                                     state.tried, state.space, state.best_us, state.seconds));
@@ -70,7 +71,7 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   search.budget_seconds = bench.options.budget_seconds;
   search.threads = making.threads;
   const std::vector<tune::Candidate> candidates =
-      candidates_of(bench.options, layer.shape(), tune_device(bench.gpu));
+      candidates_of(bench.options, layer.shape(), tune::device_of(bench.gpu));
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   bench.progress.clear();
   report_refusals(found, row.name);
@@ -96,7 +97,7 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
     contenders.push_back(&layer.replay(*trial->code));
   for (const PreparedPeer& peer : peers)
     contenders.push_back(peer.replay.get());
-  const std::vector<tune::Timing> timings = time_in_turns(contenders, bench.options.rounds);
+  const std::vector<tune::Timing> timings = tune::time_in_turns(contenders, bench.options.rounds);
 
   for (size_t i = 0; i < finalists.size(); ++i) {
     if (i > 0 && timings[i].median_us >= row.ours.median_us)

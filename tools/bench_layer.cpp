@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <thread>
 
 namespace sparsertc {
 namespace {
@@ -231,18 +230,6 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
   return prepared;
 }
 
-std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphReplay*>& contenders,
-                                        unsigned rounds) {
-  std::vector<std::vector<double>> samples(contenders.size());
-  for (unsigned round = 0; round < std::max(rounds, 1u); ++round)
-    for (size_t i = 0; i < contenders.size(); ++i)
-      samples[i].push_back(contenders[i]->sample());
-  std::vector<tune::Timing> timings;
-  for (std::vector<double>& one : samples)
-    timings.push_back(tune::summarise(std::move(one)));
-  return timings;
-}
-
 void report_refusals(const tune::SearchResult& found, const std::string& name) {
   size_t refused = 0;
   const tune::Trial* first = nullptr;
@@ -270,23 +257,6 @@ std::unique_ptr<Assembler> require_assembler() {
     throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
                        "SPARSERTC_PTXAS names ptxas; nvlink must lie beside it");
   return ptxas;
-}
-
-tune::Device tune_device(const cuda::Context& gpu) {
-  const cuda::DeviceProperties& properties = gpu.properties();
-  return {properties.multiprocessors, properties.max_threads_per_block,
-          properties.max_shared_bytes_per_block};
-}
-
-MakingThreads making_threads(unsigned jobs) {
-  if (jobs == 0)
-    jobs = std::max(1u, std::thread::hardware_concurrency());
-  // Few candidates at once, each on several cores: the first result comes soon, and what is
-  // measured steers what comes next.
-  MakingThreads making;
-  making.threads = std::clamp(jobs / 4, 1u, 8u);
-  making.processes = std::max(1u, jobs / making.threads);
-  return making;
 }
 
 } // namespace sparsertc

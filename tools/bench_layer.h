@@ -83,23 +83,10 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
                                         const GpuPeerLibraries& libraries, const GpuLayer& layer,
                                         TaskPool& pool, std::vector<std::string>& refused);
 
-/// Samples all in turn, so that what changes in the meantime hits all alike.
-std::vector<tune::Timing> time_in_turns(const std::vector<const tune::GraphReplay*>& contenders,
-                                        unsigned rounds);
-
 /// Tells on standard error which results were wrong, and why the first of the others was refused.
 void report_refusals(const tune::SearchResult& found, const std::string& name);
 
 /// Looks for ptxas; RuntimeError where there is none.
 std::unique_ptr<Assembler> require_assembler();
-
-/// What the search's space must know of this GPU.
-tune::Device tune_device(const cuda::Context& gpu);
-
-/// Threads that make candidates, and assembler processes for each, so that `jobs` cores are busy.
-struct MakingThreads {
-  unsigned threads = 1, processes = 1;
-};
-MakingThreads making_threads(unsigned jobs);
 
 } // namespace sparsertc

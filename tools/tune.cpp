@@ -1,6 +1,7 @@
 // sparsertc tune: measures candidates for one matrix on this GPU and writes a record of the winner.
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "runtime/tune/machine.h"
 #include "tools/bench_layer.h"
 #include "tools/command.h"
 #include "tools/gpu.h"
@@ -36,7 +37,8 @@ std::vector<tune::Candidate> candidates_of(const TuneOptions& options, const Gpu
   for (const std::string& tile : options.tiles)
     candidates.push_back(tune::parse_candidate(tile));
   candidates.emplace_back();
-  const std::vector<tune::Candidate> space = tune::candidate_space(layer.shape(), tune_device(gpu));
+  const std::vector<tune::Candidate> space =
+      tune::candidate_space(layer.shape(), tune::device_of(gpu));
   candidates.insert(candidates.end(), space.begin(), space.end());
   return candidates;
 }
@@ -82,8 +84,8 @@ int tune_matrix(const TuneOptions& options) {
   GpuLayer layer(*gpu, stream, *assembler, pool, std::move(weights), problem, options.seed);
 
   Progress progress;
-  const MakingThreads making = making_threads(options.jobs.jobs);
-  tune::SearchHooks hooks = layer.hooks(making.processes);
+  const tune::MakingThreads making = tune::making_threads(options.jobs.jobs);
+  tune::SearchHooks hooks = layer.hooks(making.processors);
   hooks.progress = [&](const tune::SearchState& state) {
     progress.show(fmt::format(
         "sparsertc: {} of {} candidates, best {:.2f} us, {:.0f} of {:g} s ...", state.tried,
@@ -125,7 +127,7 @@ int tune_matrix(const TuneOptions& options) {
     contenders.push_back(&layer.replay(*trial->code));
   for (const PreparedPeer& peer : peers)
     contenders.push_back(peer.replay.get());
-  const std::vector<tune::Timing> timings = time_in_turns(contenders, options.rounds);
+  const std::vector<tune::Timing> timings = tune::time_in_turns(contenders, options.rounds);
   size_t best = 0;
   for (size_t i = 1; i < finalists.size(); ++i)
     if (timings[i].median_us < timings[best].median_us)

@@ -11,6 +11,7 @@
  *   sparsertc_workspace_initialize  once for each workspace
  *   sparsertc_plan_execute          as often as you like: microseconds, enqueues and returns
  *   sparsertc_plan_status           when you want to wait and know
+ *   sparsertc_plan_tune             once for each layer, if seconds may be spent to make it faster
  *
  * Errors. A call returns SPARSERTC_OK or says what kind of thing went wrong;
  * sparsertc_last_error() then has the message of the calling thread. A call that failed has
@@ -241,6 +242,133 @@ typedef struct sparsertc_execution_status {
 SPARSERTC_API sparsertc_result sparsertc_plan_status(const sparsertc_plan* plan,
                                                      const void* workspace, void* stream,
                                                      sparsertc_execution_status* status);
+
+/* ---- tuning ----
+ *
+ * Which tile is the fastest depends on the pattern, the shape and the GPU; sparsertc_plan_tune
+ * measures. It asks a function of the caller's to compile the candidates, so that this library
+ * needs no compiler: libsparsertc.so has one (sparsertc_compiler.h), another program may be asked
+ * as well.
+ */
+
+/* What the tuner wants compiled: the plan's layer, with these decisions. */
+typedef struct sparsertc_candidate {
+  size_t struct_size;
+  /* Words of `sparsertc compile --tile`, and `registers=N`, the most registers of a thread, where
+   * they are capped: "strategy=unrolled,rows=32,vec=1,...,registers=128". */
+  const char* tile;
+  uint32_t jobs; /* processors that this compilation may keep busy, at least 1 */
+  uint32_t reserved;
+  /* Answers 1 when the search has ended: whatever comes of this compilation is thrown away then,
+   * and it should end soon. May be called from any thread until the compile function returns. */
+  int32_t (*stopped)(const struct sparsertc_candidate* candidate);
+  const void* search; /* the library's */
+} sparsertc_candidate;
+
+/* What came of it, filled in by the compile function. */
+typedef struct sparsertc_compiled {
+  size_t struct_size;
+  const void* bundle; /* the bytes of an .srtc file */
+  uint64_t bytes;
+  /* Where it failed: why, or null. Must last until the calling thread compiles again. */
+  const char* message;
+} sparsertc_compiled;
+
+/* Compiles one candidate. Called by several threads at once, none of which is the one that called
+ * sparsertc_plan_tune. Anything but SPARSERTC_OK refuses the candidate, and the search goes on. */
+typedef sparsertc_result (*sparsertc_compile_function)(void* user,
+                                                       const sparsertc_candidate* candidate,
+                                                       sparsertc_compiled* compiled);
+/* Gives back what the compile function made: once after each of its successes, by the thread that
+ * compiled. */
+typedef void (*sparsertc_release_function)(void* user, const sparsertc_compiled* compiled);
+
+/* How far the search has come. */
+typedef struct sparsertc_tune_progress {
+  size_t struct_size;
+  double seconds, budget_seconds;
+  double untuned_us; /* a launch of the untuned plan */
+  double best_us;    /* of the best candidate so far; 0: none yet */
+  uint64_t tried, candidates;
+} sparsertc_tune_progress;
+/* Called some times a second by the thread that tunes. Anything but 0 ends the search; the best so
+ * far is kept. */
+typedef int32_t (*sparsertc_progress_function)(void* user, const sparsertc_tune_progress* progress);
+
+typedef struct sparsertc_tune_options {
+  size_t struct_size; /* sizeof(sparsertc_tune_options), set by the caller */
+  sparsertc_compile_function compile;
+  sparsertc_release_function release; /* may be null */
+  void* compile_user;
+  /* Seconds of searching; a candidate that is being compiled when they are over is stopped. 0: only
+   * the record's candidate, if any, takes part. */
+  double budget_seconds;
+  /* Columns of B and C to measure with, where the plan takes them at each execution; else 0. */
+  int64_t n;
+  uint32_t jobs; /* processors that compiling may keep busy; 0: all */
+  /* 1: a record of a layer of the same shape is taken, too, where everything but the pattern is the
+   * same and the larger number of entries is at most 1.1 times the smaller. */
+  uint32_t similar;
+  uint64_t seed;                        /* of the operands that are measured and checked with */
+  sparsertc_progress_function progress; /* may be null */
+  void* progress_user;
+  /* An earlier record (JSON text), or null. Where it holds for this plan and GPU, its candidate is
+   * compiled, checked and taken without a search. Where it does not, its candidate takes part in
+   * the search like any other, and the report says what differs. */
+  const char* record;
+} sparsertc_tune_options;
+
+typedef enum sparsertc_record_use {
+  SPARSERTC_RECORD_NONE = 0,    /* there was none */
+  SPARSERTC_RECORD_HOLDS = 1,   /* its candidate was taken */
+  SPARSERTC_RECORD_SIMILAR = 2, /* the same, and it is of a similar layer */
+  SPARSERTC_RECORD_REFUSED = 3  /* it is of something else, or its candidate failed: see `remark` */
+} sparsertc_record_use;
+
+/* Strings belong to the tuned plan. */
+typedef struct sparsertc_tune_report {
+  size_t struct_size; /* sizeof(sparsertc_tune_report), set by the caller */
+  /* Medians of one launch in a CUDA graph, warm caches, both plans taking turns. */
+  double untuned_us, tuned_us;
+  double seconds;             /* of searching */
+  uint64_t tried, candidates; /* candidates that were compiled, and all there are */
+  uint64_t refused;           /* of those tried: could not be compiled, loaded or run */
+  uint64_t wrong;             /* of those tried: computed something else */
+  uint32_t improved;          /* 0: no candidate was faster, the tuned plan is as the untuned one */
+  uint32_t stopped;           /* 1: the progress function ended the search */
+  uint32_t record_use;        /* sparsertc_record_use */
+  uint32_t reserved;
+  const char* tile;   /* the tuned plan's, with `registers=` where they are capped */
+  const char* record; /* JSON text: keep it, and give it to the next tuning of this layer, or to
+                       * `sparsertc compile --tuning` */
+  const char* remark; /* why the record was refused, why the first candidate was; "" if neither */
+} sparsertc_tune_report;
+
+/* Measures candidates for the layer of `plan` on its GPU and makes a plan of the fastest; `plan`
+ * stays as it is, and nothing else may run on the GPU if the times are to mean something. Waits,
+ * allocates device memory for operands of its own, and uses a stream of its own.
+ *
+ * A candidate must have the plan's shape, type, layout, epilogue and pattern. Before it may win,
+ * its results are compared with those of `plan`:
+ *   - B with one 1 in each column (where there is an activation also one -1), no bias and no
+ *     residual, until each column of A has been met: each weight alone, where every order of
+ *     summation gives the same bits. All of C must be the same number, and nothing beside it may be
+ *     written. (Of a layer with over 2^25 positions, or 4096 times more columns than B has, evenly
+ *     spread columns of A.)
+ *   - B, bias and residual random in [-1, 1): C may differ by at most twice the error bound of a
+ * sum in another order, 2 g(t) S for each element, with S the row's sum of magnitudes found in the
+ *     first step; activation and rounding to half types add theirs. (Where not all columns of A
+ * were met, B is 0 in the others.) That `plan` itself is right is not checked.
+ *
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, a budget that is negative or no number, `n` that the
+ * plan cannot take, a layer without rows, columns or n, a record that is damaged
+ *   SPARSERTC_ERROR_NO_GPU            the context was made without a device
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses, or a candidate's kernel has faulted,
+ * after which every call on the device fails */
+SPARSERTC_API sparsertc_result sparsertc_plan_tune(const sparsertc_plan* plan,
+                                                   const sparsertc_tune_options* options,
+                                                   sparsertc_tune_report* report,
+                                                   sparsertc_plan** tuned);
 
 #ifdef __cplusplus
 }

@@ -61,7 +61,9 @@ void fill_in(const Plan& plan, sparsertc_plan_info& info) {
 
 void create_plan(const sparsertc_context* context, Bundle bundle, const std::string& name,
                  sparsertc_plan** plan) {
-  *plan = new sparsertc_plan{{context->context, std::move(bundle), name}};
+  auto made = std::make_unique<sparsertc_plan>();
+  made->plan = std::make_unique<Plan>(context->context, std::move(bundle), name);
+  *plan = made.release();
 }
 
 } // namespace
@@ -201,7 +203,7 @@ sparsertc_result sparsertc_plan_create(const sparsertc_context* context, const v
 
 sparsertc_result sparsertc_plan_save(const sparsertc_plan* plan, const char* path) {
   return guarded(
-      [&] { write_bundle(&required(path, "path"), required(plan, "plan").plan.bundle()); });
+      [&] { write_bundle(&required(path, "path"), required(plan, "plan").plan->bundle()); });
 }
 
 void sparsertc_plan_destroy(sparsertc_plan* plan) {
@@ -211,7 +213,7 @@ void sparsertc_plan_destroy(sparsertc_plan* plan) {
 sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan, sparsertc_plan_info* info) {
   return guarded([&] {
     check_size(required(info, "info"), "sparsertc_plan_info");
-    fill_in(required(plan, "plan").plan, *info);
+    fill_in(*required(plan, "plan").plan, *info);
   });
 }
 
@@ -220,7 +222,7 @@ sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan, sparsertc_plan
 sparsertc_result sparsertc_workspace_initialize(const sparsertc_plan* plan, void* workspace,
                                                 void* stream) {
   return guarded([&] {
-    required(plan, "plan").plan.initialize_workspace(address_of(workspace), stream_of(stream));
+    required(plan, "plan").plan->initialize_workspace(address_of(workspace), stream_of(stream));
   });
 }
 
@@ -231,9 +233,9 @@ sparsertc_result sparsertc_plan_execute(const sparsertc_plan* plan,
     const sparsertc_arguments& given =
         required_struct(arguments, "arguments", "sparsertc_arguments");
     required(plan, "plan")
-        .plan.execute({address_of(given.b), address_of(given.c), address_of(given.bias),
-                       address_of(given.residual), given.n, given.ldb, given.ldc},
-                      address_of(workspace), stream_of(stream));
+        .plan->execute({address_of(given.b), address_of(given.c), address_of(given.bias),
+                        address_of(given.residual), given.n, given.ldb, given.ldc},
+                       address_of(workspace), stream_of(stream));
   });
 }
 
@@ -242,7 +244,7 @@ sparsertc_result sparsertc_plan_status(const sparsertc_plan* plan, const void* w
   return guarded([&] {
     check_size(required(status, "status"), "sparsertc_execution_status");
     const StatusRecord record =
-        required(plan, "plan").plan.status(address_of(workspace), stream_of(stream));
+        required(plan, "plan").plan->status(address_of(workspace), stream_of(stream));
     clear_keeping_size(*status);
     status->outcome = record.outcome;
     status->index = record.index;

@@ -11,7 +11,9 @@ struct sparsertc_context {
   std::shared_ptr<const sparsertc::ExecutionContext> context;
 };
 struct sparsertc_plan {
-  sparsertc::Plan plan;
+  std::unique_ptr<sparsertc::Plan> plan; ///< never null
+  // Of a tuned plan, for its report.
+  std::string tile, record, remark;
 };
 
 namespace sparsertc {

@@ -9,7 +9,7 @@
 
 namespace sparsertc {
 
-class ExecutionContext {
+class ExecutionContext : public std::enable_shared_from_this<ExecutionContext> {
 public:
   using OpenDriver = std::function<std::shared_ptr<const cuda::Driver>()>;
 

@@ -72,6 +72,11 @@ public:
       refuse(key, "text");
     return value.get<std::string>();
   }
+  /// "" where the key is absent or null.
+  std::string text_or_empty(std::string_view key) const {
+    const auto found = object_.find(key);
+    return found == object_.end() || found->is_null() ? std::string() : text(key);
+  }
   /// The index of the text in `words`.
   size_t word(std::string_view key, std::initializer_list<std::string_view> words) const {
     const std::string value = text(key);
@@ -198,6 +203,10 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   manifest.strategy = reader.text("strategy");
   manifest.tile = reader.text("tile");
   manifest.pattern_digest = reader.text("pattern_digest");
+  manifest.sparsertc = reader.text_or_empty("sparsertc");
+  manifest.assembler = reader.text_or_empty("assembler");
+  manifest.half_terms = reader.number32_or("half_terms", 0);
+  manifest.max_registers = reader.number32_or("max_registers", 0);
   for (size_t i = 0; i < reader.array("entries").size(); ++i)
     manifest.entries.push_back(read_entry(reader.element("entries", i), manifest));
   return manifest;

@@ -64,6 +64,18 @@ Timing GraphReplay::time(unsigned samples) const {
   return summarise(std::move(times));
 }
 
+std::vector<Timing> time_in_turns(const std::vector<const GraphReplay*>& contenders,
+                                  unsigned rounds) {
+  std::vector<std::vector<double>> samples(contenders.size());
+  for (unsigned round = 0; round < std::max(rounds, 1u); ++round)
+    for (size_t i = 0; i < contenders.size(); ++i)
+      samples[i].push_back(contenders[i]->sample());
+  std::vector<Timing> timings;
+  for (std::vector<double>& one : samples)
+    timings.push_back(summarise(std::move(one)));
+  return timings;
+}
+
 Timing time_cold(const cuda::Context& context, const cuda::Stream& stream,
                  const std::function<void()>& enqueue, const cuda::DeviceBuffer& flush,
                  unsigned samples) {

@@ -5,6 +5,7 @@
 #include "runtime/driver/cuda_objects.h"
 
 #include <functional>
+#include <vector>
 
 namespace sparsertc::tune {
 
@@ -43,6 +44,10 @@ private:
   cuda::GraphExecHandle executable_ = nullptr;
   cuda::Event start_, end_;
 };
+
+/// Samples all in turn, `rounds` times, so that what changes in the meantime hits all alike.
+std::vector<Timing> time_in_turns(const std::vector<const GraphReplay*>& contenders,
+                                  unsigned rounds);
 
 /// Microseconds between two events around one launch when `flush` (more bytes than the second-level
 /// cache has) has been overwritten before each; the events' own time, about 2 us, is in it.

@@ -22,9 +22,11 @@ size_t parameter_count(const ptx::Program& program, const std::string& entry) {
 void interpret_launches(cuda::FakeCudaDriver& fake) {
   fake.kernels = {"sparsertc_spmm"};
   fake.on_launch = [&fake](const cuda::FakeCudaDriver::Launch& launch) {
-    const auto& text = fake.last_image;
-    if (text.empty())
+    if (launch.captured)
+      return; // recorded, not run
+    if (!launch.image)
       throw std::runtime_error("only PTX can be interpreted, and a cubin was loaded");
+    const std::vector<uint8_t>& text = *launch.image;
     const ptx::Program program =
         ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
     ptx::Machine machine;

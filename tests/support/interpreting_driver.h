@@ -5,7 +5,7 @@
 
 namespace sparsertc {
 
-/// Makes the fake driver run the PTX it was last given on the memory it has handed out. The
+/// Makes the fake driver run the PTX of the kernel's module on the memory it has handed out. The
 /// kernel's arguments must be given as 8 bytes each.
 void interpret_launches(cuda::FakeCudaDriver& fake);
 

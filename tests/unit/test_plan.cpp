@@ -569,7 +569,7 @@ TEST_CASE("bytes and files that are no bundle are refused; what was loaded can b
                 SPARSERTC_ERROR_MACHINE, "no/such/folder");
   sparsertc_plan_destroy(plan);
   REQUIRE(sparsertc_plan_load(session.context, saved.c_str(), &plan) == SPARSERTC_OK);
-  CHECK(serialize(plan->plan.bundle()) == bytes);
+  CHECK(serialize(plan->plan->bundle()) == bytes);
   sparsertc_plan_destroy(plan);
 }
 

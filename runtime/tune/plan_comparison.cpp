@@ -1,0 +1,369 @@
+#include "runtime/tune/plan_comparison.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace sparsertc::tune {
+namespace {
+
+/// NaN in f32, f16, bf16 and f64: what is not written does not pass.
+constexpr uint8_t kNanByte = 0xff;
+/// Runs with unit vectors, and elements of C that are kept of them.
+constexpr uint64_t kMostUnitRuns = 4096;
+constexpr uint64_t kMostUnitElements = uint64_t{1} << 25;
+constexpr double kMostParts = 32;
+constexpr double kMostLipschitz = 1.13;
+constexpr double kActivationUnits = 8;
+
+enum class Element : uint8_t { f32, f16, bf16, f64 };
+
+Element element_of(const std::string& dtype) {
+  return dtype == "f32"    ? Element::f32
+         : dtype == "f16"  ? Element::f16
+         : dtype == "bf16" ? Element::bf16
+                           : Element::f64;
+}
+
+struct Precision {
+  double unit_roundoff, eta, largest;
+};
+Precision precision_of(Element element) {
+  switch (element) {
+  case Element::f32:
+    return {0x1p-24, 0x1p-150, 0x1.fffffep127};
+  case Element::f16:
+    return {0x1p-11, 0x1p-25, 65504.0};
+  case Element::bf16:
+    return {0x1p-8, 0x1p-134, 0x1.fep127};
+  case Element::f64:
+    break;
+  }
+  return {0x1p-53, 0x1p-1074, std::numeric_limits<double>::max()};
+}
+
+/// Writes units / 128, |units| <= 128: exact in every type.
+void encode(Element element, int units, uint8_t* to) {
+  const double value = units / 128.0;
+  const auto narrow = static_cast<float>(value);
+  const auto bits = std::bit_cast<uint32_t>(narrow);
+  switch (element) {
+  case Element::f32:
+    std::memcpy(to, &bits, sizeof bits);
+    return;
+  case Element::bf16: {
+    const auto high = static_cast<uint16_t>(bits >> 16);
+    std::memcpy(to, &high, sizeof high);
+    return;
+  }
+  case Element::f16: {
+    // A normal number of f16: its exponent has another bias, its significand 10 bits.
+    const uint32_t magnitude =
+        units == 0 ? 0 : ((bits >> 23 & 0xff) - 127 + 15) << 10 | (bits >> 13 & 0x3ff);
+    const auto half = static_cast<uint16_t>((bits >> 16 & 0x8000) | magnitude);
+    std::memcpy(to, &half, sizeof half);
+    return;
+  }
+  case Element::f64:
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+}
+
+double decode(Element element, const uint8_t* from) {
+  switch (element) {
+  case Element::f32: {
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  case Element::bf16: {
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    return std::bit_cast<float>(uint32_t{half} << 16);
+  }
+  case Element::f16: {
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    const int exponent = half >> 10 & 0x1f;
+    const int fraction = half & 0x3ff;
+    const double magnitude = exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN()
+                                                         : std::numeric_limits<double>::infinity())
+                             : exponent == 0 ? std::ldexp(fraction, -24)
+                                             : std::ldexp(fraction + 1024, exponent - 25);
+    return half & 0x8000 ? -magnitude : magnitude;
+  }
+  case Element::f64:
+    break;
+  }
+  double value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+  }
+  /// -128 to 127.
+  int units() { return static_cast<int>(next() >> 56) - 128; }
+
+private:
+  uint64_t state_;
+};
+
+double growth(double terms, double unit_roundoff) {
+  const double product = terms * unit_roundoff;
+  return product < 1 ? product / (1 - product) : std::numeric_limits<double>::infinity();
+}
+
+} // namespace
+
+class PlanComparison::Operands {
+public:
+  Operands(const Plan& plan, const cuda::Stream& stream, uint32_t columns, uint64_t seed)
+      : manifest_(plan.manifest()), gpu_(plan.context().require_gpu("comparing plans")),
+        stream_(stream), columns_(columns), element_(element_of(manifest_.dtype)),
+        bytes_(manifest_.element_bytes), ldb_(manifest_.ldb.value_or(columns)),
+        ldc_(manifest_.ldc.value_or(columns)), host_b_(matrix_bytes(manifest_.k, ldb_)),
+        host_c_(matrix_bytes(manifest_.m, ldc_)), unit_(*this), random_(*this),
+        c_(gpu_, host_c_.size()), workspace_(gpu_, Plan::kWorkspaceBytes) {
+    plan.initialize_workspace(workspace_.address(), stream_.handle());
+    unit_.bias.fill(0, stream_);
+    unit_.residual.fill(0, stream_);
+    plan_unit_runs();
+    for (const UnitRun& run : runs_) {
+      set_unit_vectors(run);
+      execute(plan, unit_);
+      unit_results_.push_back(host_c_);
+    }
+    measure_rows();
+    set_random(seed);
+    execute(plan, random_);
+    random_result_ = host_c_;
+  }
+
+  std::string compare(const Plan& other) {
+    std::string wrong;
+    for (size_t i = 0; wrong.empty() && i < runs_.size(); ++i) {
+      set_unit_vectors(runs_[i]);
+      execute(other, unit_);
+      wrong = compare_exactly(runs_[i], unit_results_[i]);
+    }
+    if (wrong.empty()) {
+      execute(other, random_);
+      wrong = compare_within_bound();
+    }
+    return wrong;
+  }
+
+  void enqueue(const Plan& plan) const { enqueue(plan, random_); }
+
+private:
+  /// What an execution reads.
+  struct Inputs {
+    explicit Inputs(const Operands& layer)
+        : b(layer.gpu_, layer.host_b_.size()),
+          bias(layer.gpu_, layer.manifest_.bias ? layer.manifest_.m * layer.bytes_ : 0),
+          residual(layer.gpu_, layer.manifest_.residual ? layer.host_c_.size() : 0) {}
+    cuda::DeviceBuffer b, bias, residual;
+  };
+  void enqueue(const Plan& plan, const Inputs& inputs) const {
+    plan.execute({inputs.b.address(), c_.address(), inputs.bias.address(),
+                  inputs.residual.address(), static_cast<int64_t>(columns_), 0, 0},
+                 workspace_.address(), stream_.handle());
+  }
+
+  /// Column j of B is `sign` at row first + j, where there is such a row.
+  struct UnitRun {
+    uint64_t first;
+    int sign;
+  };
+
+  uint64_t matrix_bytes(uint64_t rows, uint64_t leading) const {
+    return (manifest_.column_major ? columns_ : rows) * leading * bytes_;
+  }
+  /// Byte of element (row, column).
+  uint64_t place(uint64_t row, uint64_t column, uint64_t leading) const {
+    return (manifest_.column_major ? column * leading + row : row * leading + column) * bytes_;
+  }
+  double c_at(const std::vector<uint8_t>& c, uint64_t row, uint64_t column) const {
+    return decode(element_, c.data() + place(row, column, ldc_));
+  }
+
+  /// As many as the limits allow, spread evenly.
+  void plan_unit_runs() {
+    const bool both_signs = manifest_.activation != "none";
+    const uint64_t all = (manifest_.k + columns_ - 1) / columns_;
+    const uint64_t elements = std::max<uint64_t>(1, manifest_.m * columns_);
+    uint64_t runs = std::min(all, kMostUnitRuns);
+    runs =
+        std::min(runs, std::max<uint64_t>(1, kMostUnitElements / elements / (both_signs ? 2 : 1)));
+    met_.assign(manifest_.k, false);
+    for (uint64_t i = 0; i < runs; ++i) {
+      const uint64_t first = i * all / runs * columns_;
+      for (uint64_t k = first; k < std::min(manifest_.k, first + columns_); ++k)
+        met_[k] = true;
+      runs_.push_back({first, 1});
+      if (both_signs)
+        runs_.push_back({first, -1});
+    }
+  }
+
+  void set_unit_vectors(const UnitRun& run) {
+    std::fill(host_b_.begin(), host_b_.end(), uint8_t{0});
+    for (uint64_t j = 0; j < columns_ && run.first + j < manifest_.k; ++j)
+      encode(element_, 128 * run.sign, host_b_.data() + place(run.first + j, j, ldb_));
+    unit_.b.upload(host_b_, stream_);
+  }
+
+  void set_random(uint64_t seed) {
+    Generator generator(seed);
+    std::fill(host_b_.begin(), host_b_.end(), uint8_t{0});
+    for (uint64_t k = 0; k < manifest_.k; ++k)
+      for (uint64_t j = 0; j < columns_; ++j)
+        if (const int units = generator.units(); met_[k])
+          encode(element_, units, host_b_.data() + place(k, j, ldb_));
+    std::vector<uint8_t> bias(random_.bias.bytes()), residual(random_.residual.bytes());
+    for (uint64_t i = 0; i * bytes_ < bias.size(); ++i)
+      encode(element_, generator.units(), bias.data() + i * bytes_);
+    for (uint64_t i = 0; i < manifest_.m && !residual.empty(); ++i)
+      for (uint64_t j = 0; j < columns_; ++j)
+        encode(element_, generator.units(), residual.data() + place(i, j, ldc_));
+    random_.b.upload(host_b_, stream_);
+    random_.bias.upload(bias, stream_);
+    random_.residual.upload(residual, stream_);
+    stream_.synchronize("copying operands to the GPU");
+  }
+
+  /// The whole buffer of C comes back, with what lies beside it.
+  void execute(const Plan& plan, const Inputs& inputs) {
+    c_.fill(kNanByte, stream_);
+    enqueue(plan, inputs);
+    c_.download(host_c_, stream_);
+  }
+
+  /// S_i and the number of entries of each row, from the results with unit vectors.
+  void measure_rows() {
+    magnitudes_.assign(manifest_.m, 2); // bias and residual
+    entries_.assign(manifest_.m, 0);
+    const bool bends = manifest_.activation != "none" && manifest_.activation != "relu";
+    const Precision output = precision_of(element_);
+    const size_t signs = manifest_.activation == "none" ? 1 : 2;
+    for (size_t r = 0; r < runs_.size(); r += signs)
+      for (uint64_t i = 0; i < manifest_.m; ++i)
+        for (uint64_t j = 0; j < columns_ && runs_[r].first + j < manifest_.k; ++j) {
+          double most = std::fabs(c_at(unit_results_[r], i, j));
+          if (signs == 2)
+            most = std::fmax(most, std::fabs(c_at(unit_results_[r + 1], i, j)));
+          if (std::isnan(c_at(unit_results_[r], i, j)))
+            most = std::numeric_limits<double>::quiet_NaN();
+          entries_[i] += most != 0;
+          magnitudes_[i] += bends ? 2 * (most * (1 + 4 * output.unit_roundoff) + output.eta) : most;
+        }
+  }
+
+  std::string compare_exactly(const UnitRun& run, const std::vector<uint8_t>& expected) const {
+    if (host_c_ == expected)
+      return {};
+    for (uint64_t i = 0; i < manifest_.m; ++i)
+      for (uint64_t j = 0; j < columns_; ++j) {
+        const double want = c_at(expected, i, j), found = c_at(host_c_, i, j);
+        if (want != found && !(std::isnan(want) && std::isnan(found)))
+          return fmt::format(
+              "with {} in row {} of B alone, C({}, {}) is {:.9g} and should be {:.9g}", run.sign,
+              run.first + j, i, j, found, want);
+      }
+    return beside(expected);
+  }
+
+  /// Zeros may differ in their sign, NaNs in their bits; gaps between lines may not.
+  std::string beside(const std::vector<uint8_t>& expected) const {
+    const uint64_t lines = manifest_.column_major ? columns_ : manifest_.m;
+    const uint64_t used = (manifest_.column_major ? manifest_.m : columns_) * bytes_;
+    for (uint64_t line = 0; line < lines; ++line) {
+      const uint64_t begin = line * ldc_ * bytes_;
+      if (!std::equal(host_c_.begin() + static_cast<ptrdiff_t>(begin + used),
+                      host_c_.begin() + static_cast<ptrdiff_t>(begin + ldc_ * bytes_),
+                      expected.begin() + static_cast<ptrdiff_t>(begin + used)))
+        return fmt::format("something is written behind line {} of C", line);
+    }
+    return {};
+  }
+
+  std::string compare_within_bound() const {
+    for (uint64_t i = 0; i < manifest_.m; ++i)
+      for (uint64_t j = 0; j < columns_; ++j) {
+        const double want = c_at(random_result_, i, j), found = c_at(host_c_, i, j);
+        if (want == found)
+          continue;
+        const double allowed = allowed_difference(i, std::fmax(std::fabs(want), std::fabs(found)));
+        const bool may_overflow = !(magnitudes_[i] < precision_of(element_).largest / 2);
+        const bool same_kind = std::isnan(want) && std::isnan(found);
+        if (!same_kind && !may_overflow && !(std::fabs(want - found) <= allowed))
+          return fmt::format("C({}, {}) is {:.9g}, the untuned plan has {:.9g}, the difference may "
+                             "be {:.3g}",
+                             i, j, found, want, allowed);
+      }
+    return beside(random_result_);
+  }
+
+  double allowed_difference(uint64_t row, double magnitude_of_c) const {
+    const Precision output = precision_of(element_);
+    const Precision sum = precision_of(element_ == Element::f64 ? Element::f64 : Element::f32);
+    const double terms = static_cast<double>(entries_[row]) + kMostParts + 4;
+    const double all = magnitudes_[row];
+    double bound = growth(terms, sum.unit_roundoff) * all + terms * sum.eta;
+    if (manifest_.half_terms > 0)
+      bound += growth(manifest_.half_terms, output.unit_roundoff) * all + terms * output.eta;
+    if (manifest_.activation != "none")
+      bound = kMostLipschitz * bound + kActivationUnits * sum.unit_roundoff * all + 2 * sum.eta;
+    if (element_ == Element::f16 || element_ == Element::bf16)
+      bound += output.unit_roundoff * (magnitude_of_c + bound) + output.eta;
+    return 2 * bound;
+  }
+
+  const PlanManifest& manifest_;
+  const cuda::Context& gpu_;
+  const cuda::Stream& stream_;
+  uint64_t columns_;
+  Element element_;
+  uint64_t bytes_;
+  uint64_t ldb_, ldc_;
+  std::vector<uint8_t> host_b_, host_c_;
+  Inputs unit_, random_;
+  cuda::DeviceBuffer c_, workspace_;
+  std::vector<UnitRun> runs_; ///< with an activation, both signs one after the other
+  std::vector<bool> met_;     ///< columns of A
+  std::vector<std::vector<uint8_t>> unit_results_;
+  std::vector<uint8_t> random_result_;
+  std::vector<double> magnitudes_; ///< S_i
+  std::vector<uint64_t> entries_;  ///< of row i that were met and are not 0
+};
+
+PlanComparison::PlanComparison(const Plan& plan, const cuda::Stream& stream, uint32_t columns,
+                               uint64_t seed)
+    : operands_(std::make_unique<Operands>(plan, stream, columns, seed)) {}
+PlanComparison::~PlanComparison() = default;
+
+std::string PlanComparison::compare(const Plan& other) const {
+  return operands_->compare(other);
+}
+
+void PlanComparison::enqueue(const Plan& plan) const {
+  operands_->enqueue(plan);
+}
+
+} // namespace sparsertc::tune

@@ -1,0 +1,308 @@
+#include "runtime/tune/plan_tune.h"
+
+#include "ir/error.h"
+#include "runtime/tune/graph_replay.h"
+#include "runtime/tune/machine.h"
+#include "runtime/tune/plan_comparison.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+namespace sparsertc::tune {
+namespace {
+
+constexpr unsigned kQuickSamples = 5;
+constexpr unsigned kRounds = 25;
+constexpr uint64_t kLeastFlushBytes = uint64_t{64} << 20;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// A candidate's bundle and, once it has been timed, its plan.
+struct Code : CandidateCode {
+  explicit Code(Bundle made) : bundle(std::move(made)) {}
+  // The measuring thread's alone.
+  mutable Bundle bundle; ///< moves into the plan
+  mutable std::unique_ptr<Plan> plan;
+  mutable std::unique_ptr<GraphReplay> replay;
+};
+
+uint32_t columns_of(const PlanManifest& manifest, const PlanTuneOptions& options) {
+  const uint64_t columns = manifest.n.value_or(options.columns);
+  if (options.columns != 0 && options.columns != columns)
+    throw UsageError(
+        fmt::format("n is {}, the plan was compiled for {}", options.columns, columns));
+  if (manifest.entries.empty() || manifest.m == 0 || columns == 0)
+    throw UsageError("a layer without rows or columns cannot be tuned",
+                     "where the plan takes n at each execution, tuning needs one to measure with");
+  return static_cast<uint32_t>(columns);
+}
+
+const cuda::Context& current_gpu_of(const Plan& plan) {
+  const cuda::Context& gpu = plan.context().require_gpu("tuning a plan");
+  gpu.make_current();
+  return gpu;
+}
+
+/// What differs between two layers; empty where they compute the same up to their weights.
+std::string difference_of_layers(const PlanManifest& found, const PlanManifest& expected) {
+  const auto same = [](const auto& a, const auto& b, const char* what) {
+    return a == b ? std::string() : fmt::format("another {}", what);
+  };
+  for (const std::string& one :
+       {same(found.m, expected.m, "number of rows"), same(found.k, expected.k, "number of columns"),
+        same(found.n, expected.n, "n"), same(found.dtype, expected.dtype, "type"),
+        same(found.column_major, expected.column_major, "layout"),
+        same(found.ldb, expected.ldb, "ldb"), same(found.ldc, expected.ldc, "ldc"),
+        same(found.bias, expected.bias, "bias"),
+        same(found.residual, expected.residual, "residual"),
+        same(found.activation, expected.activation, "activation"),
+        same(found.half_terms, expected.half_terms, "number of half terms"),
+        same(found.pattern_digest, expected.pattern_digest, "pattern")})
+    if (!one.empty())
+      return one;
+  return {};
+}
+
+class PlanTuner {
+public:
+  PlanTuner(const Plan& untuned, const PlanTuneOptions& options)
+      : untuned_(untuned), options_(options), gpu_(current_gpu_of(untuned)),
+        columns_(columns_of(untuned.manifest(), options)), stream_(gpu_),
+        flush_(gpu_, std::max(2 * gpu_.properties().l2_cache_bytes, kLeastFlushBytes)),
+        comparison_(untuned, stream_, columns_, options.seed),
+        untuned_replay_(gpu_, stream_, [this] { comparison_.enqueue(untuned_); }) {}
+
+  PlanTuneResult run() {
+    result_.untuned_us = untuned_replay_.time(kQuickSamples).median_us;
+    if (!options_.record || !take_record()) {
+      SearchResult found;
+      if (options_.budget_seconds > 0)
+        found = search_space();
+      choose(found);
+    }
+    return std::move(result_);
+  }
+
+private:
+  std::shared_ptr<Code> make(const Candidate& candidate, unsigned processors,
+                             const std::atomic<bool>& stop) const {
+    if (stop)
+      throw RuntimeError("compiling a candidate", "stopped");
+    return std::make_shared<Code>(options_.compile(candidate, processors, stop));
+  }
+
+  const GraphReplay& replay(const CandidateCode& code) const {
+    const auto& own = static_cast<const Code&>(code);
+    if (!own.plan) {
+      const std::string name = "a candidate's bundle";
+      auto plan = std::make_unique<Plan>(untuned_.context().shared_from_this(),
+                                         std::move(own.bundle), name);
+      const std::string other = difference_of_layers(plan->manifest(), untuned_.manifest());
+      if (!other.empty())
+        throw UserError("a candidate's bundle has " + other);
+      own.plan = std::move(plan);
+    }
+    if (!own.replay)
+      own.replay =
+          std::make_unique<GraphReplay>(gpu_, stream_, [&] { comparison_.enqueue(*own.plan); });
+    return *own.replay;
+  }
+
+  std::string check(const CandidateCode& code) const {
+    return comparison_.compare(*static_cast<const Code&>(code).plan);
+  }
+
+  void remark(const std::string& text) {
+    result_.remark += (result_.remark.empty() ? "" : "\n") + text;
+  }
+
+  /// Whether the record was taken.
+  bool take_record() {
+    const Record& record = *options_.record;
+    const Environment here = environment_of(untuned_, columns_);
+    const std::vector<std::string> differences = tune::differences(record.environment, here);
+    const bool similar = options_.similar && is_similar(record.environment, here);
+    result_.record_use = RecordUse::refused;
+    if (!differences.empty() && !similar) {
+      remark(
+          fmt::format("the record was made for something else: {}", fmt::join(differences, "; ")));
+      return false;
+    }
+    try {
+      const std::atomic<bool> stop{false};
+      const std::shared_ptr<Code> code =
+          make(candidate_of(record), processors_of(options_.jobs), stop);
+      const std::vector<Timing> timings =
+          time_in_turns({&untuned_replay_, &replay(*code)}, kRounds);
+      const std::string wrong = check(*code);
+      if (!wrong.empty()) {
+        ++result_.wrong;
+        remark("the record's candidate is wrong: " + wrong);
+        return false;
+      }
+      result_.untuned_us = timings[0].median_us;
+      result_.tuned_us = timings[1].median_us;
+      code->replay.reset();
+      result_.plan = std::move(code->plan);
+    } catch (const Error& error) {
+      ++result_.refused;
+      remark(fmt::format("the record's candidate was refused: {}", error.what()));
+      return false;
+    }
+    result_.record = record;
+    result_.record_use = differences.empty() ? RecordUse::holds : RecordUse::similar;
+    result_.improved = true;
+    return true;
+  }
+
+  static Candidate candidate_of(const Record& record) {
+    Candidate candidate;
+    candidate.words = record.tile;
+    candidate.registers = record.registers;
+    return candidate;
+  }
+
+  SearchResult search_space() {
+    const PlanManifest& manifest = untuned_.manifest();
+    std::vector<Candidate> candidates;
+    if (options_.record)
+      candidates.push_back(candidate_of(*options_.record));
+    const Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
+                         columns_, manifest.nnz, manifest.element_bytes};
+    const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
+    candidates.insert(candidates.end(), space.begin(), space.end());
+
+    const MakingThreads making = making_threads(options_.jobs);
+    bool stop = false;
+    SearchHooks hooks;
+    hooks.make = [&](const Candidate& candidate, const std::atomic<bool>& stopped) {
+      return make(candidate, making.processors, stopped);
+    };
+    hooks.time = [&](const CandidateCode& code) {
+      return replay(code).time(kQuickSamples).median_us;
+    };
+    hooks.check = [&](const CandidateCode& code) { return check(code); };
+    hooks.now = now;
+    hooks.interrupted = [&] { return stop; };
+    if (options_.progress)
+      hooks.progress = [&](const SearchState& state) {
+        stop = stop || options_.progress({state, result_.untuned_us});
+      };
+    SearchOptions search_options;
+    search_options.budget_seconds = options_.budget_seconds;
+    search_options.threads = making.threads;
+    return search(candidates, hooks, search_options);
+  }
+
+  /// Times the best few and the untuned plan in turns, and fills in the result.
+  void choose(const SearchResult& found) {
+    std::vector<const Trial*> finalists;
+    const Trial* first_refused = nullptr;
+    for (const Trial& trial : found.trials) {
+      if (trial.code)
+        finalists.push_back(&trial);
+      if (trial.refused.empty())
+        continue;
+      ++(trial.is_wrong ? result_.wrong : result_.refused);
+      first_refused = first_refused ? first_refused : &trial;
+    }
+    if (first_refused)
+      remark(fmt::format("{}: {}", to_string(first_refused->candidate), first_refused->refused));
+
+    std::vector<const GraphReplay*> contenders = {&untuned_replay_};
+    for (const Trial* trial : finalists)
+      contenders.push_back(&replay(*trial->code));
+    const std::vector<Timing> timings = time_in_turns(contenders, kRounds);
+    size_t best = 0;
+    for (size_t i = 1; i < timings.size(); ++i)
+      if (timings[i].median_us < timings[best].median_us)
+        best = i;
+
+    uint32_t registers = untuned_.manifest().max_registers;
+    if (best == 0) {
+      result_.plan = std::make_unique<Plan>(untuned_.context().shared_from_this(),
+                                            untuned_.bundle(), "the untuned plan's bundle");
+    } else {
+      const Trial& winner = *finalists[best - 1];
+      const auto& code = static_cast<const Code&>(*winner.code);
+      code.replay.reset();
+      result_.plan = std::move(code.plan);
+      registers = winner.candidate.registers;
+    }
+    const Plan& plan = *result_.plan;
+    result_.improved = best != 0;
+    result_.untuned_us = timings[0].median_us;
+    result_.tuned_us = timings[best].median_us;
+
+    Record& record = result_.record;
+    record.environment = environment_of(plan, columns_);
+    record.tile = plan.manifest().tile;
+    record.registers = registers;
+    record.warm = timings[best];
+    record.cold = time_cold(
+        gpu_, stream_, [&] { comparison_.enqueue(plan); }, flush_, kRounds);
+    record.search_seconds = found.seconds;
+    record.candidates_tried = found.trials.size();
+    record.candidates_in_space = found.space;
+    record.exhausted = found.exhausted;
+    record.interrupted = found.interrupted;
+  }
+
+  const Plan& untuned_;
+  const PlanTuneOptions& options_;
+  const cuda::Context& gpu_;
+  uint32_t columns_;
+  cuda::Stream stream_;
+  cuda::DeviceBuffer flush_;
+  PlanComparison comparison_;
+  GraphReplay untuned_replay_;
+  PlanTuneResult result_;
+};
+
+} // namespace
+
+Environment environment_of(const Plan& plan, uint32_t columns) {
+  const PlanManifest& manifest = plan.manifest();
+  const cuda::Context& gpu = plan.context().require_gpu("tuning a plan");
+  Environment environment;
+  environment.gpu = gpu.properties().name;
+  environment.driver = static_cast<uint32_t>(gpu.driver().version());
+  environment.target = manifest.target;
+  environment.sparsertc = manifest.sparsertc;
+  environment.assembler = plan.code() == Plan::Code::cubin ? manifest.assembler : "driver";
+  environment.pattern_digest = manifest.pattern_digest;
+  environment.nnz = manifest.nnz;
+  environment.m = static_cast<uint32_t>(manifest.m);
+  environment.k = static_cast<uint32_t>(manifest.k);
+  environment.n = columns;
+  environment.dtype = manifest.dtype;
+  const auto unless_tight = [](const std::optional<uint64_t>& leading, uint64_t tight) {
+    return leading && *leading != std::max<uint64_t>(tight, 1) ? *leading : 0;
+  };
+  LayerOptions options;
+  options.layout = manifest.column_major ? "column" : "row";
+  options.ldb = unless_tight(manifest.ldb, manifest.column_major ? manifest.k : columns);
+  options.ldc = unless_tight(manifest.ldc, manifest.column_major ? manifest.m : columns);
+  options.bias = manifest.bias;
+  options.residual = manifest.residual;
+  options.activation = manifest.activation;
+  options.half_terms = manifest.half_terms;
+  options.dynamic_columns = !manifest.n;
+  environment.options = to_string(options);
+  return environment;
+}
+
+PlanTuneResult tune_plan(const Plan& untuned, const PlanTuneOptions& options) {
+  if (!std::isfinite(options.budget_seconds) || options.budget_seconds < 0)
+    throw UsageError("the budget is no number of seconds");
+  return PlanTuner(untuned, options).run();
+}
+
+} // namespace sparsertc::tune
