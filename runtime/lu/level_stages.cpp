@@ -4,7 +4,7 @@ namespace sparsertc::lu {
 namespace {
 
 /// Multiply-adds in a level below which threads would wait longer for one another than they work.
-constexpr uint64_t kParallelWork = 20'000;
+constexpr uint64_t kParallelWork = 200'000;
 
 } // namespace
 

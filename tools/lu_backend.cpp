@@ -1,0 +1,133 @@
+#include "tools/lu_backend.h"
+
+#include "runtime/lu/condition.h"
+
+#include <complex>
+#include <span>
+
+namespace sparsertc {
+namespace {
+
+using lu::Wide;
+
+template <class V>
+std::vector<V> packed(const std::vector<double>& real, const std::vector<double>& imaginary) {
+  std::vector<V> result(real.size());
+  for (size_t i = 0; i < real.size(); ++i)
+    if constexpr (lu::ScalarTraits<V>::kComplex)
+      result[i] = {real[i], imaginary.empty() ? 0.0 : imaginary[i]};
+    else
+      result[i] = real[i];
+  return result;
+}
+
+/// T is the type of the factors, X that of the solution.
+template <class T, class X>
+class CpuBackend : public LuBackend {
+public:
+  CpuBackend(const LuTables& tables, const Pattern& pattern, TaskPool* pool)
+      : pattern_(pattern), factors_(tables, pool) {}
+
+  std::string device() const override { return "cpu"; }
+
+  void load(const Matrix& a) override { values_ = packed<V>(a.values, a.imaginary); }
+
+  lu::FactorStatus refactor(const lu::FactorOptions& options) override {
+    return factors_.refactor_rounded(values_, options);
+  }
+
+  void substitute(const LuVectors& b, bool transposed) override {
+    std::vector<V> x = packed<V>(b.real, b.imaginary);
+    factors_.solve_rounded(x, x, b.count, transposed);
+  }
+
+  LuSolution solve(const LuVectors& b, bool transposed, const lu::RefineOptions& options) override {
+    const uint64_t n = pattern_.rows;
+    const std::vector<V> right = packed<V>(b.real, b.imaginary);
+    std::vector<X> x(right.size());
+    LuSolution solution;
+    for (uint64_t c = 0; c < b.count; ++c)
+      solution.results.push_back(
+          lu::solve_refined<T, X>(factors_, view(), std::span<const V>(right).subspan(c * n, n),
+                                  std::span<X>(x).subspan(c * n, n), transposed, options));
+    solution.x.count = b.count;
+    for (const X value : x) {
+      solution.x.real.push_back(std::real(value));
+      if constexpr (lu::ScalarTraits<X>::kComplex)
+        solution.x.imaginary.push_back(std::imag(value));
+    }
+    return solution;
+  }
+
+  double condition() override { return lu::estimate_condition(factors_, view()); }
+
+  bool is_numerically_singular(const lu::FactorStatus& status, double condition) override {
+    return lu::is_numerically_singular(factors_, view(), status, condition);
+  }
+
+private:
+  using V = Wide<T>;
+
+  lu::MatrixView<V> view() const {
+    return {pattern_.rows, pattern_.row_offset, pattern_.column_index, values_};
+  }
+
+  const Pattern& pattern_;
+  lu::Factors<T> factors_;
+  std::vector<V> values_;
+};
+
+template <class T>
+LuVectors multiply_as(const Matrix& a, const LuVectors& x, bool transposed) {
+  const uint64_t n = a.pattern.rows;
+  const std::vector<T> values = packed<T>(a.values, a.imaginary);
+  const std::vector<T> given = packed<T>(x.real, x.imaginary);
+  std::vector<T> result(given.size(), T(0));
+  for (uint64_t c = 0; c < x.count; ++c)
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p) {
+        const uint32_t j = a.pattern.column_index[p];
+        const uint64_t to = c * n + (transposed ? j : i);
+        const uint64_t from = c * n + (transposed ? i : j);
+        result[to] += lu::times(values[p], given[from]);
+      }
+  LuVectors product;
+  product.count = x.count;
+  for (const T value : result) {
+    product.real.push_back(std::real(value));
+    if constexpr (lu::ScalarTraits<T>::kComplex)
+      product.imaginary.push_back(std::imag(value));
+  }
+  return product;
+}
+
+} // namespace
+
+std::unique_ptr<LuBackend> make_cpu_backend(const LuTables& tables, const Pattern& pattern,
+                                            LuPrecision precision, bool complex, TaskPool* pool) {
+  using C32 = std::complex<float>;
+  using C64 = std::complex<double>;
+  switch (precision) {
+  case LuPrecision::f32:
+    if (complex)
+      return std::make_unique<CpuBackend<C32, C32>>(tables, pattern, pool);
+    return std::make_unique<CpuBackend<float, float>>(tables, pattern, pool);
+  case LuPrecision::mixed:
+    if (complex)
+      return std::make_unique<CpuBackend<C32, C64>>(tables, pattern, pool);
+    return std::make_unique<CpuBackend<float, double>>(tables, pattern, pool);
+  case LuPrecision::f64:
+    break;
+  }
+  if (complex)
+    return std::make_unique<CpuBackend<C64, C64>>(tables, pattern, pool);
+  return std::make_unique<CpuBackend<double, double>>(tables, pattern, pool);
+}
+
+LuVectors multiply(const Matrix& a, const LuVectors& x, bool transposed) {
+  if (a.imaginary.empty() && x.imaginary.empty())
+    return multiply_as<double>(a, x, transposed);
+  return multiply_as<std::complex<double>>(a, x, transposed);
+}
+
+} // namespace sparsertc

@@ -1,0 +1,291 @@
+// sparsertc solve: orders, factorizes, solves, refines, and says how well it went. With --sequence
+// one analysis serves many matrices of one pattern.
+#include "compiler/input/read.h"
+#include "ir/error.h"
+#include "tools/command.h"
+#include "tools/lu_options.h"
+#include "tools/lu_solver.h"
+#include "tools/lu_vectors.h"
+#include "tools/options.h"
+#include "tools/session.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+namespace sparsertc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SolveOptions {
+  InputOptions input;
+  LuOptions lu;
+  JobOptions jobs;
+  ReportOptions report;
+  std::vector<std::string> sequence;
+  std::string b;
+  std::string output;
+  std::string precision = "f64";
+  std::string device = "auto";
+  std::string on_stale = "repivot";
+  bool transpose = false;
+  double tolerance = 0;
+  double pivot_threshold = 0;
+  unsigned steps = 20;
+  unsigned repeat = 1;
+};
+
+LuSolverOptions to_solver_options(const SolveOptions& options) {
+  LuSolverOptions solver;
+  solver.analysis = to_analysis_options(options.lu);
+  solver.precision = static_cast<LuPrecision>(
+      choose_word("--precision", options.precision, {"f64", "f32", "mixed"}));
+  solver.on_stale = static_cast<OnStale>(
+      choose_word("--on-stale", options.on_stale, {"repivot", "error", "warn"}));
+  solver.transposed = options.transpose;
+  if (!(options.tolerance >= 0))
+    throw UsageError("--tolerance: expected a number from 0");
+  if (!(options.pivot_threshold >= 0 && options.pivot_threshold < 1))
+    throw UsageError("--pivot-threshold: expected a number from 0, less than 1");
+  if (options.repeat == 0)
+    throw UsageError("--repeat: expected at least 1");
+  solver.tolerance = options.tolerance;
+  solver.factor.pivot_threshold = options.pivot_threshold;
+  solver.maximum_steps = options.steps;
+  solver.repeat = options.repeat;
+  return solver;
+}
+
+LuVectors ones(uint64_t n) {
+  LuVectors x;
+  x.real.assign(n, 1);
+  return x;
+}
+
+/// Entries of L below the diagonal and the unit diagonal, and of U: what users count.
+std::pair<uint64_t, uint64_t> entries_of(const LuTables& tables) {
+  uint64_t lower = tables.size, upper = 0;
+  for (uint32_t j = 0; j < tables.size; ++j) {
+    lower += tables.column_offset[j + 1] - tables.diagonal[j] - 1;
+    upper += tables.diagonal[j] - tables.column_offset[j] + 1;
+  }
+  return {lower, upper};
+}
+
+Json to_json(const LuSystemReport& report) {
+  Json json;
+  json["input"] = report.input;
+  json["refactor_us"] = report.refactor_us;
+  json["substitution_us"] = report.substitution_us;
+  json["solve_us"] = report.solve_us;
+  json["refinement_steps"] = report.refinement_steps;
+  json["residual"] = report.residual;
+  json["backward_error"] = report.backward_error;
+  json["perturbations"] = report.factor.perturbed;
+  json["growth"] = report.factor.growth;
+  json["weakest_pivot"] = {{"row", report.factor.weakest_row},
+                           {"column", report.factor.weakest_column},
+                           {"quotient", report.factor.weakest_pivot}};
+  json["condition"] = report.condition;
+  json["stale"] = report.stale.empty() ? Json(false) : Json(report.stale);
+  json["repivoted"] = report.repivoted;
+  return json;
+}
+
+Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern& pattern,
+             bool complex, uint64_t right_sides, unsigned threads, double tolerance,
+             const std::vector<LuSystemReport>& reports) {
+  const LuAnalysis& analysis = solver.analysis();
+  const LuTables& tables = solver.tables();
+  const auto [lower, upper] = entries_of(tables);
+  const FactorCost cost = analysis.order.winner().cost;
+  Json json = to_json(reports.front());
+  json["n"] = pattern.rows;
+  json["nnz"] = pattern.nnz();
+  json["complex"] = complex;
+  json["precision"] = options.precision;
+  json["transposed"] = options.transpose;
+  json["right_sides"] = right_sides;
+  json["device"] = solver.device();
+  json["threads"] = threads;
+  json["matched"] = analysis.matched;
+  json["matching_reason"] = analysis.matching_reason;
+  json["blocks"] = analysis.blocks.blocks();
+  json["order"] = analysis.order.winner().name;
+  json["nnz_l"] = lower;
+  json["nnz_u"] = upper;
+  json["flops"] = cost.flops;
+  json["levels"] = tables.factor_levels.count();
+  json["levels_forward"] = tables.forward_levels.count();
+  json["levels_backward"] = tables.backward_levels.count();
+  json["tolerance"] = tolerance;
+  Json steps;
+  for (const LuAnalysisStep& step : analysis.steps)
+    steps[step.name + "_us"] = step.time_us;
+  json["analysis"] = steps;
+  json["symbolic_us"] = solver.tables_us();
+  if (reports.size() > 1) {
+    Json sequence = Json::array();
+    double worst = 0;
+    for (const LuSystemReport& report : reports) {
+      sequence.push_back(to_json(report));
+      worst = std::max(worst, report.residual);
+    }
+    json["residual"] = worst;
+    json["sequence"] = sequence;
+  }
+  return json;
+}
+
+std::string to_text(const Json& json) {
+  std::string text = fmt::format(
+      "{} x {}, {} entries, {} {} on {} ({} threads)\n"
+      "order {}{}; L has {} entries, U {}; {:.3g} flops in {} levels\n",
+      json["n"].get<uint64_t>(), json["n"].get<uint64_t>(), json["nnz"].get<uint64_t>(),
+      json["complex"].get<bool>() ? "complex" : "real", json["precision"].get<std::string>(),
+      json["device"].get<std::string>(), json["threads"].get<unsigned>(),
+      json["order"].get<std::string>(), json["matched"].get<bool>() ? ", matched" : "",
+      json["nnz_l"].get<uint64_t>(), json["nnz_u"].get<uint64_t>(), json["flops"].get<double>(),
+      json["levels"].get<uint64_t>());
+  const auto line = [](const Json& system) {
+    return fmt::format(
+        "{}factorized in {:.1f} us, solved in {:.1f} us with {} steps of refinement; "
+        "residual {:.2g}, backward error {:.2g}, condition {:.2g}, growth {:.2g}, "
+        "{} pivots replaced{}\n",
+        system.contains("n") ? "" : system["input"].get<std::string>() + ": ",
+        system["refactor_us"].get<double>(), system["solve_us"].get<double>(),
+        system["refinement_steps"].get<unsigned>(), system["residual"].get<double>(),
+        system["backward_error"].get<double>(), system["condition"].get<double>(),
+        system["growth"].get<double>(), system["perturbations"].get<uint64_t>(),
+        system["repivoted"].get<bool>() ? "; pivots chosen anew" : "");
+  };
+  if (!json.contains("sequence"))
+    return text + line(json);
+  for (const Json& system : json["sequence"])
+    text += line(system);
+  return text;
+}
+
+int run(const SolveOptions& options) {
+  if (options.input.list_tensors) {
+    print_tensors(options.input);
+    return 0;
+  }
+  const bool json_report = wants_json(options.report);
+  // The factorization runs on the CPU wherever it is called.
+  if (choose_word("--device", options.device, {"auto", "cpu"}) > 1)
+    throw InternalError("an unknown device was accepted");
+  std::vector<std::string> paths = options.sequence;
+  if (!options.input.path.empty())
+    paths.insert(paths.begin(), options.input.path);
+  if (paths.empty())
+    throw UsageError("there is no matrix", "sparsertc solve A.mtx, or --sequence A1 A2 ...");
+
+  TaskPool pool(options.jobs.jobs);
+  Progress progress;
+  LuSolverOptions solver_options = to_solver_options(options);
+  solver_options.pool = solver_options.analysis.pool = &pool;
+  const auto show = [&progress](const std::string& step) {
+    stop_if_interrupted();
+    progress.show("sparsertc: " + step + " ...");
+  };
+  solver_options.before_step = show;
+  solver_options.analysis.before_step = [&show](std::string_view step) { show(std::string(step)); };
+  ReadOptions read = to_read_options(options.input);
+  read.require_values = true;
+
+  std::optional<LuSolver> solver;
+  std::optional<LuVectors> given_b;
+  Pattern pattern;
+  bool complex = false;
+  std::vector<LuSystemReport> reports;
+  LuVectors x;
+  for (const std::string& path : paths) {
+    show("reading");
+    const Matrix a = read_matrix(path, read);
+    if (!solver) {
+      pattern = a.pattern;
+      complex = !a.imaginary.empty();
+      solver.emplace(a, solver_options);
+      if (!options.b.empty())
+        given_b = read_vectors(options.b, a.pattern.rows);
+    }
+    const LuVectors b = given_b ? *given_b : multiply(a, ones(a.pattern.rows), options.transpose);
+    LuSystemReport report;
+    x = solver->solve(a, b, report);
+    if (!report.stale.empty()) {
+      progress.clear();
+      fmt::print(stderr, "sparsertc: {}: STALE: {}{}\n", a.name, report.stale,
+                 report.repivoted ? "; pivots chosen anew" : "");
+    }
+    reports.push_back(std::move(report));
+  }
+  progress.clear();
+  if (!options.output.empty())
+    write_vectors(options.output, x, pattern.rows);
+
+  const double tolerance = solver_options.tolerance > 0
+                               ? solver_options.tolerance
+                               : default_tolerance(solver_options.precision);
+  const Json json =
+      to_json(options, *solver, pattern, complex, x.count, pool.threads(), tolerance, reports);
+  std::FILE* const out = options.output == "-" ? stderr : stdout;
+  fmt::print(out, "{}", json_report ? json.dump(2) + "\n" : to_text(json));
+  return 0;
+}
+
+} // namespace
+
+Command add_solve_command(CLI::App& application) {
+  auto options = std::make_shared<SolveOptions>();
+  CLI::App* parser =
+      application.add_subcommand("solve", "Solves A x = b by sparse LU factorization");
+  declare(*parser, options->input);
+  parser->get_option("IN")->required(false);
+  parser->add_option("--b", options->b,
+                     "Right-hand sides, a file with as many rows as A; else b = A * ones");
+  parser->add_option("--output", options->output,
+                     "Write x, of the last matrix, as Matrix Market array or .npy");
+  parser->add_option("--sequence", options->sequence,
+                     "More matrices of the same pattern, factorized one after the other");
+  parser
+      ->add_option("--precision", options->precision,
+                   "f64, f32, or mixed: factors in f32, solution refined to f64")
+      ->capture_default_str();
+  parser->add_flag("--transpose", options->transpose,
+                   "Solve with the transposed matrix (not conjugated)");
+  parser
+      ->add_option("--on-stale", options->on_stale,
+                   "When pivots no longer fit the values: repivot, error or warn")
+      ->capture_default_str();
+  parser->add_option(
+      "--tolerance", options->tolerance,
+      "The largest relative residual that counts as solved (default 1e-12; f32 1e-5)");
+  parser->add_option(
+      "--pivot-threshold", options->pivot_threshold,
+      "Replace pivots below this times the largest of their column (default: the root "
+      "of the unit roundoff)");
+  parser->add_option("--refine", options->steps, "At most so many steps of refinement")
+      ->capture_default_str();
+  parser->add_option("--repeat", options->repeat, "Timed runs of each phase; the median counts")
+      ->capture_default_str();
+  parser->add_option("--device", options->device, "auto or cpu: where to factorize")
+      ->capture_default_str();
+  declare(*parser, options->lu);
+  declare(*parser, options->report);
+  declare(*parser, options->jobs);
+  parser->footer(
+      "residual = norm(b - A x) / (norm(A) norm(x) + norm(b)), in the infinity norm.\n"
+      "Exit code 1 with the word `singular` or `unconverged` where there is no solution.\n"
+      "Examples:\n"
+      "  sparsertc solve A.mtx --b b.mtx --output x.mtx\n"
+      "  sparsertc solve --sequence A1.mtx A2.mtx A3.mtx --report=json");
+  return {parser, [options] { return run(*options); }};
+}
+
+} // namespace sparsertc
