@@ -142,7 +142,7 @@ bool is_numerically_singular(const Factors<T>& factors, const MatrixView<Wide<T>
   std::vector<V> b(a.size), r(a.size), x(a.size, V(0)), correction(a.size);
   std::mt19937_64 random(1);
   for (uint32_t i = 0; i < a.size; ++i)
-    b[i] = V((random() >> 63 == 0 ? 1.0 : -1.0) / row_scale(i));
+    b[i] = V((static_cast<double>(random() >> 11) * 0x1p-52 - 1) / row_scale(i));
   double before = std::numeric_limits<double>::infinity();
   for (unsigned step = 0; step < kSteps; ++step) {
     residual<V>(a, b, x, r);
