@@ -49,7 +49,7 @@ Assembled AssemblerChain::assemble(const AssembleRequest& request) const {
       // With one candidate alone its own message is all there is to say.
       if (links_.size() == 1)
         throw;
-      reasons.push_back(as_reason(link.candidate.name, error));
+      reasons.push_back(as_reason(link.candidate.name, error, true));
     }
   }
   std::string text = "no assembler takes it";

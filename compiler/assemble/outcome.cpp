@@ -67,9 +67,11 @@ std::string keep_all(const AssembleRequest& request, const Reproduction& reprodu
 
 } // namespace
 
-std::string as_reason(std::string_view assembler, const Error& error) {
+std::string as_reason(std::string_view assembler, const Error& error, bool with_notes) {
   constexpr std::string_view kWord = "error: ";
   std::string_view text = error.what();
+  if (!with_notes)
+    text = text.substr(0, text.find("\nnote: "));
   if (text.starts_with(kWord))
     text.remove_prefix(kWord.size());
   std::string reason = fmt::format("{}: ", assembler);

@@ -13,9 +13,10 @@
 
 namespace sparsertc {
 
-/// Why an assembler is not used, in one piece: its name and the error's message, without the word
-/// that begins it, further lines indented.
-std::string as_reason(std::string_view assembler, const Error& error);
+/// Why an assembler is passed over, in one piece: its name and the error's message, without the
+/// word that begins it, further lines indented; without its notes, which are for whoever needs just
+/// this one, unless `with_notes`.
+std::string as_reason(std::string_view assembler, const Error& error, bool with_notes = false);
 
 /// The name of a unit's file, "unit_00003.ptx".
 std::string unit_name(size_t unit, const char* suffix);

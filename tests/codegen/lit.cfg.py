@@ -6,6 +6,8 @@
 #   %exit_code N command: succeeds if the command exits with exactly N
 #   %python      the interpreter that runs lit
 #   %data        tests/data, the inputs that the repository carries
+#   %without_assembler command: hides the assemblers of this machine
+#   %fake_nvjitlink, %fake_libcuda   stand-ins for SPARSERTC_LIBNVJITLINK and SPARSERTC_LIBCUDA
 #   FileCheck    (also count, split-file, ...) as in LLVM's own tests
 #
 # and `%if ptxas %{ ... %}` for a single line that needs the assembler.
@@ -28,12 +30,19 @@ config.environment["PATH"] = os.pathsep.join(
 # What a user has set must not decide what a test sees.
 config.environment["LC_ALL"] = "C"
 config.environment["SPARSERTC_CACHE_DIR"] = os.path.join(config.exec_root, "cache")
-for variable in ("SPARSERTC_PTXAS", "COLUMNS"):
+for variable in ("SPARSERTC_PTXAS", "SPARSERTC_LIBNVJITLINK", "SPARSERTC_LIBCUDA", "COLUMNS"):
     config.environment.pop(variable, None)
 
 config.substitutions.append(("%sparsertc", config.sparsertc))
 config.substitutions.append(("%not", os.path.join(config.llvm_tools_dir, "not")))
 config.substitutions.append(("%data", config.test_data))
+config.substitutions.append(("%fake_nvjitlink", config.fake_nvjitlink))
+config.substitutions.append(("%fake_libcuda", config.fake_libcuda))
+config.substitutions.append((
+    "%without_assembler",
+    "env SPARSERTC_PTXAS=/nowhere/ptxas SPARSERTC_LIBNVJITLINK=/nowhere/nvjitlink "
+    "SPARSERTC_LIBCUDA=/nowhere/cuda",
+))
 config.substitutions.append(("%python", sys.executable))
 exit_code = os.path.join(config.test_source_root, "command", "Inputs", "exit_code.py")
 config.substitutions.append(("%exit_code", sys.executable + " " + exit_code))

@@ -1,5 +1,8 @@
-// The fake nvJitLink as a library that SPARSERTC_LIBNVJITLINK can name.
+// The fake nvJitLink as a library that SPARSERTC_LIBNVJITLINK can name. SPARSERTC_FAKE_UNKNOWN_WORD
+// is an instruction that it does not know, SPARSERTC_FAKE_UNKNOWN_TARGET a target.
 #include "tests/support/fake_nvjitlink.h"
+
+#include <cstdlib>
 
 using namespace sparsertc::cuda;
 
@@ -7,7 +10,13 @@ namespace {
 
 const JitLinkTable& fake_table() {
   static FakeNvJitLink fake;
-  static const JitLinkTable table = FakeNvJitLink::table();
+  static const JitLinkTable table = [] {
+    if (const char* word = std::getenv("SPARSERTC_FAKE_UNKNOWN_WORD"))
+      fake.unknown_word = word;
+    if (const char* target = std::getenv("SPARSERTC_FAKE_UNKNOWN_TARGET"))
+      fake.unknown_target = target;
+    return FakeNvJitLink::table();
+  }();
   return table;
 }
 
