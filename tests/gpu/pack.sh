@@ -53,6 +53,7 @@ for target in "${files[@]}"; do
   file="$(find "$build" -type f -name "$target" -perm -u+x -print -quit)"
   strip -o "$stage/$target" "$file"
 done
+cp "$build"/tools/libmetis.so.* "$stage/" # the command finds it in its own folder
 cp "$root/tests/data/demo_layer.npy.gz" "$stage/"
 if [[ -n "$data" ]]; then
   mkdir "$stage/data"
