@@ -37,11 +37,15 @@ Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
                           {"role", name_of(parameter.role)},
                           {"type", ir::to_string(parameter.type)},
                           {"bytes", parameter_bytes(parameter.type)}});
+  Json ranges = Json::array();
+  for (const KernelManifest::Range& range : kernel.ranges)
+    ranges.push_back({{"code", range.code},
+                      {"items", range.grid.items},
+                      {"items_per_block", range.grid.items_per_block}});
   Json grid;
-  grid["rule"] = "x = ceil(n / columns_per_block)";
+  grid["rule"] = "x = sum over ranges of ceil(n * items / items_per_block)";
   if (problem.columns)
-    grid["x"] =
-        (uint64_t{*problem.columns} + kernel.columns_per_block - 1) / kernel.columns_per_block;
+    grid["x"] = kernel.grid_x(*problem.columns);
   else
     grid["x"] = nullptr;
   grid["y"] = kernel.grid_rows;
@@ -50,12 +54,36 @@ Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
   Json entry;
   entry["name"] = kernel.entry;
   entry["parameters"] = parameters;
-  entry["columns_per_block"] = kernel.columns_per_block;
+  entry["ranges"] = ranges;
   entry["grid"] = grid;
   entry["block"] = {kernel.block[0], kernel.block[1], kernel.block[2]};
   entry["dynamic_shared_bytes"] = kernel.dynamic_shared_bytes;
   entry["pointer_alignment_bytes"] = kernel.pointer_alignment;
   return entry;
+}
+
+Json convolution_json(const Convolution& convolution, const SpmmSchedule& schedule) {
+  Json json;
+  json["channels"] = convolution.channels;
+  json["height"] = convolution.height;
+  json["width"] = convolution.width;
+  json["filter"] = {convolution.filter_height, convolution.filter_width};
+  json["stride"] = {convolution.stride_h, convolution.stride_w};
+  json["dilation"] = {convolution.dilation_h, convolution.dilation_w};
+  json["pad"] = {{"top", convolution.pad_top},
+                 {"bottom", convolution.pad_bottom},
+                 {"left", convolution.pad_left},
+                 {"right", convolution.pad_right}};
+  json["groups"] = convolution.groups;
+  json["out_height"] = convolution.out_height();
+  json["out_width"] = convolution.out_width();
+  const bool is_product = !schedule.problem.convolution;
+  json["interior_pixels"] =
+      is_product ? convolution.out_pixels() : schedule.pixels.interior_count();
+  json["border_pixels"] = is_product ? 0 : schedule.pixels.border_count();
+  json["multiply_adds"] = schedule.prediction.multiply_adds;
+  json["border_multiply_adds"] = schedule.prediction.border_multiply_adds;
+  return json;
 }
 
 } // namespace
@@ -66,12 +94,12 @@ std::string_view sparsertc_version() {
 
 std::string manifest_json(const PipelineResult& result, const PipelineOptions& options) {
   const SpmmSchedule& schedule = result.schedule;
-  const SpmmProblem& problem = schedule.problem;
+  const SpmmProblem& problem = schedule.request;
 
   Json json;
   json["schema"] = 1;
   json["sparsertc"] = sparsertc_version();
-  json["family"] = "spmm";
+  json["family"] = problem.convolution ? "conv2d" : "spmm";
   json["artefact"] = name_of(options.artefact);
   json["target"] = schedule.target.name;
   if (!schedule.target.is_host) {
@@ -91,12 +119,15 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
   json["dtype"] = name_of(problem.type);
   json["accumulator"] = ir::name_of(accumulator_scalar(problem.type));
   json["half_terms"] = problem.half_terms;
-  json["layout"] = name_of(problem.layout);
+  json["layout"] = layout_word(problem);
   json["ldb"] = leading_dimension(schedule, problem.ldb);
   json["ldc"] = leading_dimension(schedule, problem.ldc);
   json["epilogue"] = {{"bias", problem.epilogue.bias},
                       {"residual", problem.epilogue.residual},
                       {"activation", name_of(problem.epilogue.activation)}};
+
+  if (problem.convolution)
+    json["convolution"] = convolution_json(*problem.convolution, schedule);
 
   json["strategy"] = name_of(schedule.tile.strategy);
   json["tile"] = to_string(schedule.tile);

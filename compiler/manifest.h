@@ -15,9 +15,13 @@ std::string_view sparsertc_version();
 /// launch order, each with its parameters in order:
 ///
 ///   schema            1; grows when a key changes its meaning
-///   n                 a number, or null where N is a parameter
+///   family            "spmm" or "conv2d"
+///   n                 a number, or null where N is a parameter; of conv2d the number of images
 ///   ldb, ldc          elements, or null where they are parameters
-///   entries[].grid    x = ceil(n / columns_per_block), y, z
+///   convolution       of conv2d: its geometry, and how interior and border share pixels and code
+///   entries[].ranges  kinds of blocks that follow one another along x: each has `items` for each
+///                     unit of n, of which a block takes `items_per_block`
+///   entries[].grid    x = the sum over ranges of ceil(n * items / items_per_block), y, z
 ///   entries[].parameters[]  name, role, type, bytes
 ///   compute_capability      of a GPU target, [9, 0]: the least whose GPUs run the PTX
 ///   assembler         of cubins and bundles: "ptxas 13.0.88", null where a bundle has no cubin

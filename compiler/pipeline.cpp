@@ -123,15 +123,18 @@ std::vector<std::string> emit_units(const LoweredSpmm& lowered, const PipelineOp
 /// Everything that the machine code depends on, beside the units themselves and the assembler.
 std::string provenance_of(const PipelineResult& result, const PipelineOptions& options) {
   const SpmmSchedule& schedule = result.schedule;
-  const SpmmProblem& problem = schedule.problem;
-  std::string text = "family=spmm\n";
+  const SpmmProblem& problem = schedule.request;
+  std::string text =
+      problem.convolution
+          ? fmt::format("family=conv2d\nconv={}\n", to_string(*problem.convolution))
+          : std::string("family=spmm\n");
   text += fmt::format("pattern={}\n", result.pattern_digest);
   // Every strategy so far has the values in its code or in its tables.
   text += fmt::format("values={}\n", values_digest(result.weights.values));
   text += fmt::format("m={}\nk={}\nn={}\n", schedule.rows, schedule.inner,
                       problem.columns ? std::to_string(*problem.columns) : "dynamic");
   text += fmt::format("dtype={}\nlayout={}\nldb={}\nldc={}\n", name_of(problem.type),
-                      name_of(problem.layout), problem.ldb, problem.ldc);
+                      layout_word(problem), problem.ldb, problem.ldc);
   text += fmt::format("half_terms={}\n", problem.half_terms);
   text += fmt::format("bias={}\nresidual={}\nactivation={}\n", problem.epilogue.bias,
                       problem.epilogue.residual, name_of(problem.epilogue.activation));
@@ -219,7 +222,12 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
   PipelineResult result;
   Stages stages(options, result);
 
-  if (!stages.run("input", [&] { result.weights = read_weights(); }))
+  SpmmProblem problem = options.problem;
+  if (!stages.run("input", [&] {
+        result.weights = read_weights();
+        if (problem.convolution)
+          result.weights = filters_as_matrix(std::move(result.weights), *problem.convolution);
+      }))
     return result;
 
   if (!stages.run("pattern",
@@ -227,7 +235,7 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
     return result;
 
   if (!stages.run("inspect", [&] {
-        result.schedule = schedule_spmm(result.weights, options.problem, options.target,
+        result.schedule = schedule_spmm(result.weights, problem, options.target,
                                         options.tile, options.budget);
       }))
     return result;

@@ -134,8 +134,7 @@ void GpuLayer::load(const Code& code) const {
                                       as_pointer(residual_)};
   for (const KernelManifest& kernel : code.kernels) {
     cuda::LaunchShape shape;
-    shape.grid[0] = static_cast<uint32_t>(
-        (uint64_t{operands_.columns} + kernel.columns_per_block - 1) / kernel.columns_per_block);
+    shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(operands_.columns));
     shape.grid[1] = kernel.grid_rows;
     std::memcpy(shape.block, kernel.block, sizeof shape.block);
     shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;

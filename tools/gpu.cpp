@@ -92,8 +92,7 @@ GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image,
   GpuRun run;
   for (const KernelManifest& kernel : kernels) {
     cuda::LaunchShape shape;
-    shape.grid[0] = static_cast<uint32_t>((uint64_t{columns} + kernel.columns_per_block - 1) /
-                                          kernel.columns_per_block);
+    shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(columns));
     shape.grid[1] = kernel.grid_rows;
     std::memcpy(shape.block, kernel.block, sizeof shape.block);
     shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;

@@ -71,12 +71,23 @@ void print_tensors(const InputOptions& options) {
 // ---- problem ----------------------------------------------------------------------------------
 
 void declare(CLI::App& parser, ProblemOptions& options) {
-  parser.add_option("--op", options.op, "What is computed: spmm, C = epilogue(A * B)")
+  parser
+      .add_option(
+          "--op", options.op,
+          "What is computed: spmm, C = epilogue(A * B), or conv2d, the same with the images of "
+          "a convolution for B")
       ->capture_default_str()
       ->group("Problem");
   parser
+      .add_option(
+          "--conv", options.conv,
+          "conv2d: the geometry, N=1,H=28,W=28,pad=1,stride=1,dilation=1,groups=1, pairs as "
+          "pad=1x2 (height x width), also pad_top=, pad_bottom=, pad_left=, pad_right=; N may "
+          "be dynamic; R=, S= and taps=crs|rsc for flattened filters")
+      ->group("Problem");
+  parser
       .add_option("-n,--columns", options.columns,
-                  "Columns of B and C: a number, or dynamic (given at launch)")
+                  "Columns of B and C: a number, or dynamic (given at launch); conv2d: images")
       ->capture_default_str()
       ->group("Problem");
   parser
@@ -84,10 +95,17 @@ void declare(CLI::App& parser, ProblemOptions& options) {
                   "Type of A, B and C: f32, f16, bf16 (both summed in f32) or f64")
       ->capture_default_str()
       ->group("Problem");
-  parser.add_option("--layout", options.layout, "Of B, C and the residual: row or column (major)")
-      ->capture_default_str()
+  parser
+      .add_option(
+          "--layout", options.layout,
+          "Of B, C and the residual: row (the default) or column (major); conv2d: nchw (the "
+          "default) or nhwc")
       ->group("Problem");
-  parser.add_option("--ldb", options.ldb, "Leading dimension of B in elements; 0: tight")
+  parser
+      .add_option(
+          "--ldb", options.ldb,
+          "Leading dimension of B in elements (conv2d: from image to image for nchw, from pixel "
+          "to pixel for nhwc); 0: tight")
       ->check(kNotNegative)
       ->capture_default_str()
       ->group("Problem");

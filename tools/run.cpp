@@ -94,11 +94,11 @@ nlohmann::ordered_json to_json(const PipelineResult& compiled, const SpmmOperand
   json["input"] = compiled.weights.name;
   json["m"] = pattern.rows;
   json["k"] = pattern.columns;
-  json["n"] = operands.columns;
+  json["n"] = operands.n;
   json["nnz"] = pattern.nnz();
   json["sparsity"] = statistics_of(pattern).sparsity;
   json["dtype"] = name_of(schedule.problem.type);
-  json["layout"] = name_of(schedule.problem.layout);
+  json["layout"] = layout_word(schedule.request);
   json["device"] = report.device;
   json["target"] = schedule.target.name;
   if (report.threads != 0)
@@ -152,10 +152,10 @@ std::string describe(const CheckResult& check) {
       check.bound, check.max_error_over_bound, check.max_error);
 }
 
-void write_result(const std::string& path, const SpmmOperands& operands, DataType type,
-                  const std::vector<double>& values) {
-  const uint64_t shape[] = {operands.rows, operands.columns};
-  write_npy(path, shape, stored_type(type), values);
+void write_result(const std::string& path, const SpmmOperands& operands,
+                  const SpmmProblem& problem, const std::vector<double>& values) {
+  write_npy(path, result_shape(operands, problem), stored_type(problem.type),
+            in_file_order(operands, problem, values));
 }
 
 int run(const RunOptions& options) {
@@ -205,15 +205,16 @@ int run(const RunOptions& options) {
   PipelineResult compiled =
       compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
 
+  const SpmmProblem& problem = compiled.schedule.request;
   const SpmmOperands operands =
-      make_operands(compiled.weights, pipeline.problem, options.sources, kDefaultColumns);
-  const SpmmBuffers buffers = lay_out(operands, pipeline.problem);
+      make_operands(compiled.weights, problem, options.sources, kDefaultColumns);
+  const SpmmBuffers buffers = lay_out(operands, problem);
   TaskPool pool(options.jobs.jobs);
   RunReport report;
   progress.show("sparsertc: running ...");
   if (gpu) {
     const GpuRun gpu_run = run_on_gpu(*gpu, compiled.artefact, compiled.lowered.kernels, buffers,
-                                      operands.columns, options.repeat);
+                                      operands.n, options.repeat);
     const cuda::LaunchTiming& timing = gpu_run.timing;
     compiled.times.push_back({"load", gpu_run.load_us});
     report.device = gpu->properties().name;
@@ -224,24 +225,24 @@ int run(const RunOptions& options) {
   } else {
     report.device = "cpu";
     report.threads = pool.threads();
-    execute_on_host(compiled, buffers, operands.columns, options.repeat, pool, report);
+    execute_on_host(compiled, buffers, operands.n, options.repeat, pool, report);
   }
   report.compile_us = total_us(compiled.times);
-  const std::vector<double> result = read_back(buffers, operands, pipeline.problem);
+  const std::vector<double> result = read_back(buffers, operands, problem);
 
   CheckResult check;
   if (options.check) {
     stop_if_interrupted();
     progress.show("sparsertc: checking ...");
     const auto start = std::chrono::steady_clock::now();
-    check = check_spmm(compiled.weights, pipeline.problem, compiled.schedule.tile, operands, result,
+    check = check_spmm(compiled.weights, problem, compiled.schedule.tile, operands, result,
                        pool);
     compiled.times.push_back({"check", seconds_since(start) * 1e6});
   }
   progress.clear();
   print_watched(compiled, options.watch);
   if (!options.output.empty())
-    write_result(options.output, operands, pipeline.problem.type, result);
+    write_result(options.output, operands, problem, result);
 
   const nlohmann::ordered_json json =
       to_json(compiled, operands, report, options.check ? &check : nullptr);

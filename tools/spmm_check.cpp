@@ -75,6 +75,10 @@ private:
   template <class Real>
   CheckResult check_row_in(uint32_t row) const {
     CheckResult worst;
+    if (problem_.convolution) {
+      check_pixels<Real>(row, worst);
+      return worst;
+    }
     uint32_t column = 0;
     // Wide blocks keep the sums in registers and cache and let the compiler use vectors.
     for (; column + 64 <= operands_.columns; column += 64)
@@ -102,6 +106,45 @@ private:
     }
     for (unsigned i = 0; i < Width; ++i)
       check_element<Real>(row, column + i, sum[i], magnitude[i], worst);
+  }
+
+  template <class Real>
+  void check_pixels(uint32_t row, CheckResult& worst) const {
+    for (uint32_t column = 0; column < operands_.columns; ++column) {
+      Real sum = 0, magnitude = 0;
+      for_each_term(row, column, [&](double weight, double b) {
+        const Real product = Real(weight) * Real(b);
+        sum += product;
+        magnitude += product < 0 ? -product : product;
+      });
+      check_element<Real>(row, column, sum, magnitude, worst);
+    }
+  }
+
+  /// Calls visit(weight, b) for each product of an element of C.
+  template <class Visit>
+  void for_each_term(uint32_t row, uint32_t column, Visit visit) const {
+    const uint64_t begin = pattern_.row_offset[row], end = pattern_.row_offset[row + 1];
+    if (!problem_.convolution) {
+      for (uint64_t entry = begin; entry < end; ++entry)
+        visit(values_[entry],
+              operands_.b[uint64_t{pattern_.column_index[entry]} * operands_.columns + column]);
+      return;
+    }
+    const Convolution& conv = *problem_.convolution;
+    const uint64_t pixels = conv.out_pixels(), pixel = column % pixels;
+    const uint64_t image = column / pixels * conv.in_pixels();
+    const int64_t top = static_cast<int64_t>(pixel / conv.out_width()) * conv.stride_h;
+    const int64_t left = static_cast<int64_t>(pixel % conv.out_width()) * conv.stride_w;
+    for (uint64_t entry = begin; entry < end; ++entry) {
+      const Tap tap = tap_of(conv, pattern_.column_index[entry]);
+      const int64_t y = top + int64_t{tap.row} * conv.dilation_h - conv.pad_top;
+      const int64_t x = left + int64_t{tap.column} * conv.dilation_w - conv.pad_left;
+      if (y >= 0 && y < conv.height && x >= 0 && x < conv.width)
+        visit(values_[entry],
+              operands_.b[uint64_t{tap.channel} * operands_.b_columns + image +
+                          static_cast<uint64_t>(y) * conv.width + static_cast<uint64_t>(x)]);
+    }
   }
 
   template <class Real>
@@ -167,9 +210,7 @@ private:
   double finite_magnitude(uint32_t row, uint32_t column) const {
     double magnitude = 0;
     const auto add = [&](double term) { magnitude += std::isfinite(term) ? std::fabs(term) : 0; };
-    for (uint64_t entry = pattern_.row_offset[row]; entry < pattern_.row_offset[row + 1]; ++entry)
-      add(values_[entry] *
-          operands_.b[uint64_t{pattern_.column_index[entry]} * operands_.columns + column]);
+    for_each_term(row, column, [&](double weight, double b) { add(weight * b); });
     if (problem_.epilogue.bias)
       add(operands_.bias[row]);
     if (problem_.epilogue.residual)

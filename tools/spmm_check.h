@@ -40,8 +40,10 @@ struct CheckResult {
   double bound = 0;
 };
 
-/// `result` is C, M x N, row-major. Rows are checked in parallel; the outcome does not depend on
-/// it.
+/// `result` is C, M x columns, row-major. Convolutions are summed directly from the images: for
+/// each channel, image, row, column, and each weight of the filter whose tap is inside. `problem`
+/// has their complete geometry (SpmmSchedule::request). Rows are checked in parallel; the outcome
+/// does not depend on it.
 CheckResult check_spmm(const Matrix& weights, const SpmmProblem& problem, const SpmmTile& tile,
                        const SpmmOperands& operands, const std::vector<double>& result,
                        TaskPool& pool);

@@ -16,14 +16,18 @@
 
 namespace sparsertc {
 
-/// Dense values in float64, row-major and tight; each is a value of the problem's type.
+/// Dense values in float64, row-major and tight; each is a value of the problem's type. Of a
+/// convolution a row of B and C is a channel, and the columns are the pixels of all images, one
+/// after the other.
 struct SpmmOperands {
-  uint32_t rows = 0;            ///< M
-  uint32_t inner = 0;           ///< K
-  uint32_t columns = 0;         ///< N
-  std::vector<double> b;        ///< K x N
+  uint32_t rows = 0;            ///< M, of C
+  uint32_t inner = 0;           ///< K; of a convolution the channels
+  uint32_t columns = 0;         ///< of C: N, or images * output pixels
+  uint32_t b_columns = 0;       ///< of B: N, or images * input pixels
+  uint32_t n = 0;               ///< what a launch is given: N, or the number of images
+  std::vector<double> b;        ///< inner x b_columns
   std::vector<double> bias;     ///< M, or empty
-  std::vector<double> residual; ///< M x N, or empty
+  std::vector<double> residual; ///< M x columns, or empty
 };
 
 /// Where the operands come from; an empty path means: drawn from the seed, in [-1, 1).
@@ -32,8 +36,9 @@ struct OperandSources {
   uint64_t seed = 1;
 };
 
-/// Makes or reads the operands. N is the problem's, else B's, else `default_columns`. UserError
-/// where a file's shape is not what the problem needs.
+/// Makes or reads the operands. N is the problem's, else B's, else `default_columns`. Of a
+/// convolution, whose geometry is complete (SpmmSchedule::request), files hold images as NCHW
+/// whatever the layout. UserError where a file's shape is not what the problem needs.
 SpmmOperands make_operands(const Matrix& weights, const SpmmProblem& problem,
                            const OperandSources& sources, uint32_t default_columns);
 
@@ -62,8 +67,16 @@ struct SpmmBuffers {
   uint64_t ldb = 0; ///< elements
   uint64_t ldc = 0;
 };
+/// Where element (row, column) of B (or C) lies, in elements.
+uint64_t b_position(const SpmmProblem& problem, uint64_t row, uint64_t column, uint64_t ldb);
+uint64_t c_position(const SpmmProblem& problem, uint64_t row, uint64_t column, uint64_t ldc);
+/// The shape of C in files: M x N, or [images, OC, height, width]; and its values in that order.
+std::vector<uint64_t> result_shape(const SpmmOperands& operands, const SpmmProblem& problem);
+std::vector<double> in_file_order(const SpmmOperands& operands, const SpmmProblem& problem,
+                                  const std::vector<double>& c);
+
 SpmmBuffers lay_out(const SpmmOperands& operands, const SpmmProblem& problem);
-/// C as float64, M x N, row-major.
+/// C as float64, M x columns, row-major.
 std::vector<double> read_back(const SpmmBuffers& buffers, const SpmmOperands& operands,
                               const SpmmProblem& problem);
 

@@ -89,7 +89,7 @@ tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& prob
     return leading == std::max<uint64_t>(tight, 1) ? 0 : leading;
   };
   tune::LayerOptions options;
-  options.layout = name_of(problem.layout);
+  options.layout = layout_word(problem);
   options.ldb = unless_tight(problem.ldb, pattern.columns);
   options.ldc = unless_tight(problem.ldc, pattern.rows);
   options.bias = problem.epilogue.bias;

@@ -15,6 +15,10 @@ namespace {
 const std::vector<std::string> kTileWords = {"strategy", "rows",  "vec",   "warps",    "groups",
                                              "splitk",   "stage", "chunk", "prefetch", "weights"};
 
+const std::vector<std::string> kConvolutionWords = {
+    "N",          "H",        "W",         "C",      "R",        "S",      "pad", "pad_top",
+    "pad_bottom", "pad_left", "pad_right", "stride", "dilation", "groups", "taps"};
+
 /// Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other
 /// (optimal string alignment).
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -69,21 +73,63 @@ size_t choose_word(const std::string& what, const std::string& word,
               : fmt::format("known are {}", fmt::join(known, ", ")));
 }
 
-SpmmProblem to_problem(const ProblemOptions& options) {
-  choose_word("--op", options.op, {"spmm"});
-  SpmmProblem problem;
-  if (options.columns != "dynamic") {
-    const uint64_t columns = parse_number("--columns", options.columns);
-    if (columns > kMaximumDimension)
-      throw UsageError(fmt::format("--columns: {} is too large", columns),
-                       fmt::format("at most {}", kMaximumDimension));
-    problem.columns = static_cast<uint32_t>(columns);
+namespace {
+
+std::optional<uint32_t> parse_columns(const std::string& text) {
+  if (text == "dynamic")
+    return std::nullopt;
+  const uint64_t columns = parse_number("--columns", text);
+  if (columns > kMaximumDimension)
+    throw UsageError(fmt::format("--columns: {} is too large", columns),
+                     fmt::format("at most {}", kMaximumDimension));
+  return static_cast<uint32_t>(columns);
+}
+
+/// The geometry and the number of images, which may also be given as columns.
+void add_convolution(const ProblemOptions& options, SpmmProblem& problem) {
+  if (options.conv.empty())
+    throw UsageError("--op=conv2d needs the geometry of the convolution",
+                     "for example --conv=N=1,H=28,W=28,pad=1");
+  size_t begin = 0;
+  while (begin <= options.conv.size()) {
+    const size_t end = std::min(options.conv.find(',', begin), options.conv.size());
+    const std::string item = options.conv.substr(begin, end - begin);
+    choose_word("--conv", item.substr(0, item.find('=')), kConvolutionWords);
+    begin = end + 1;
   }
+  const ConvolutionWords words = parse_convolution(options.conv);
+  problem.convolution = words.convolution;
+  if (!words.images_given)
+    return;
+  if (problem.columns && problem.columns != words.images)
+    throw UsageError("--columns and N in --conv disagree about the number of images",
+                     "give one of them");
+  problem.columns = words.images;
+}
+
+Layout to_layout(const ProblemOptions& options) {
+  if (options.layout.empty())
+    return Layout::row_major;
+  const std::vector<std::string> words = options.op == "conv2d"
+                                             ? std::vector<std::string>{"nchw", "nhwc"}
+                                             : std::vector<std::string>{"row", "column"};
+  return choose_word("--layout", options.layout, words) == 0 ? Layout::row_major
+                                                             : Layout::column_major;
+}
+
+} // namespace
+
+SpmmProblem to_problem(const ProblemOptions& options) {
+  const bool is_convolution = choose_word("--op", options.op, {"spmm", "conv2d"}) == 1;
+  SpmmProblem problem;
+  problem.columns = parse_columns(options.columns);
+  if (is_convolution)
+    add_convolution(options, problem);
+  else if (!options.conv.empty())
+    throw UsageError("--conv is for --op=conv2d");
   constexpr DataType types[] = {DataType::f32, DataType::f16, DataType::bf16, DataType::f64};
   problem.type = types[choose_word("--dtype", options.type, {"f32", "f16", "bf16", "f64"})];
-  problem.layout = choose_word("--layout", options.layout, {"row", "column"}) == 0
-                       ? Layout::row_major
-                       : Layout::column_major;
+  problem.layout = to_layout(options);
   problem.ldb = options.ldb;
   problem.ldc = options.ldc;
   problem.epilogue.bias = options.bias;

@@ -16,9 +16,10 @@ namespace sparsertc {
 /// What is to be computed.
 struct ProblemOptions {
   std::string op = "spmm";
+  std::string conv; ///< the words of --conv, for op conv2d
   std::string columns = "dynamic";
   std::string type = "f32";
-  std::string layout = "row";
+  std::string layout; ///< empty: row, and for conv2d nchw
   uint64_t ldb = 0;
   uint64_t ldc = 0;
   bool bias = false;

@@ -11,14 +11,16 @@ constexpr uint64_t kInstructionBytes = 16; // Volta and newer
 constexpr uint64_t kTileOverhead = 16;
 constexpr uint64_t kStreamedCode = 160;
 
-/// Distinct columns used by the rows of one tile, added over all tiles.
-uint64_t count_used_columns(const Pattern& pattern, const SpmmSchedule& schedule) {
+/// Distinct columns used by the rows of one tile, added over all tiles. `counts(column)`: whether
+/// the code has it at all.
+template <class Counts>
+uint64_t count_used_columns(const Pattern& pattern, const SpmmSchedule& schedule, Counts counts) {
   std::vector<uint32_t> last_tile(pattern.columns, UINT32_MAX);
   uint64_t used = 0;
   for (uint32_t tile = 0; tile < schedule.tile_count(); ++tile)
     for (uint32_t i = schedule.tile_begin[tile]; i < schedule.tile_begin[tile + 1]; ++i)
       for (uint32_t column : pattern.row(schedule.row_order[i]))
-        if (last_tile[column] != tile) {
+        if (last_tile[column] != tile && counts(column)) {
           last_tile[column] = tile;
           ++used;
         }
@@ -45,30 +47,56 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
   if (schedule.tile_count() == 0)
     return prediction;
   const SpmmTile& tile = schedule.tile;
-  const uint64_t outputs = uint64_t{schedule.rows} * tile.vec;
   prediction.balance = tile_balance(pattern, schedule);
+  bool has[2] = {}; // interior, border
+  for (const BlockRange& range : schedule.ranges)
+    has[range.border] = true;
   if (tile.strategy == Strategy::streamed) {
     const uint64_t entries = streamed_entries_per_step(tile);
-    prediction.multiply_adds = (entries + 1) * tile.vec;
-    prediction.loads = (entries + 1) * tile.vec;
-    prediction.instructions =
-        kStreamedCode + (entries + 1) * (4 + 2 * tile.vec) + 8ull * tile.vec * tile.splitk;
+    for (const bool border : {false, true}) {
+      if (!has[border])
+        continue;
+      const uint64_t vec = border ? 1 : tile.vec;
+      const uint64_t products = (entries + 1) * vec;
+      prediction.multiply_adds += products;
+      prediction.loads += products;
+      prediction.instructions +=
+          kStreamedCode + (entries + 1) * (4 + 2 * vec) + 8 * vec * tile.splitk;
+      prediction.data_bytes += pattern.nnz() * (4 + element_bytes(schedule.problem.type)) +
+                               uint64_t{schedule.rows} * tile.splitk * 16;
+      if (border)
+        prediction.border_multiply_adds = prediction.border_loads = products;
+    }
     prediction.code_bytes = prediction.instructions * kInstructionBytes;
-    prediction.data_bytes = pattern.nnz() * (4 + element_bytes(schedule.problem.type)) +
-                            uint64_t{schedule.rows} * tile.splitk * 16;
     return prediction;
   }
-  const uint64_t loads_a_column = schedule.neighbouring_columns ? 1 : tile.vec;
-  prediction.multiply_adds = pattern.nnz() * tile.vec;
-  prediction.loads = count_used_columns(pattern, schedule) * loads_a_column;
-  const uint64_t address = schedule.leading_dimension_parameters ? prediction.loads : 0;
   const bool half =
       schedule.problem.type == DataType::f16 || schedule.problem.type == DataType::bf16;
-  const uint64_t conversions = half ? prediction.loads / loads_a_column * tile.vec : 0;
-  const uint64_t reduction = tile.splitk > 1 ? 2 * outputs * tile.splitk : 0;
-  prediction.instructions = prediction.multiply_adds + prediction.loads + address + conversions +
-                            reduction + 2 * outputs +
-                            uint64_t{schedule.tile_count()} * tile.splitk * kTileOverhead;
+  const auto add_variant = [&](uint64_t multiply_adds, uint64_t used_columns, uint64_t vec) {
+    const uint64_t loads = used_columns * (schedule.neighbouring_columns ? 1 : vec);
+    const uint64_t outputs = uint64_t{schedule.rows} * vec;
+    const uint64_t address = schedule.leading_dimension_parameters ? loads : 0;
+    const uint64_t conversions = half ? used_columns * vec : 0;
+    const uint64_t reduction = tile.splitk > 1 ? 2 * outputs * tile.splitk : 0;
+    prediction.multiply_adds += multiply_adds * vec;
+    prediction.loads += loads;
+    prediction.instructions += multiply_adds * vec + loads + address + conversions + reduction +
+                               2 * outputs +
+                               uint64_t{schedule.tile_count()} * tile.splitk * kTileOverhead;
+  };
+  if (has[0])
+    add_variant(pattern.nnz(), count_used_columns(pattern, schedule, [](uint32_t) { return true; }),
+                tile.vec);
+  if (has[1]) {
+    const std::vector<TapClass> taps = border_taps(schedule);
+    const auto possible = [&](uint32_t column) { return taps[column % taps.size()].possible; };
+    const uint64_t entries = static_cast<uint64_t>(
+        std::count_if(pattern.column_index.begin(), pattern.column_index.end(), possible));
+    const uint64_t multiply_adds = prediction.multiply_adds, loads = prediction.loads;
+    add_variant(entries, count_used_columns(pattern, schedule, possible), 1);
+    prediction.border_multiply_adds = prediction.multiply_adds - multiply_adds;
+    prediction.border_loads = prediction.loads - loads;
+  }
   prediction.code_bytes = prediction.instructions * kInstructionBytes;
   if (tile.weights == WeightOperand::constant_bank)
     prediction.data_bytes = std::min<uint64_t>(

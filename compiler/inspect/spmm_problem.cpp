@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kDataTypes[] = {"f32", "f16", "bf16", "f64"};
 constexpr std::string_view kLayouts[] = {"row", "column"};
+constexpr std::string_view kImageLayouts[] = {"nchw", "nhwc"};
 constexpr std::string_view kActivations[] = {"none", "relu", "gelu", "silu"};
 
 /// The enum value named by `word`, by its position in `words`.
@@ -50,8 +51,8 @@ uint32_t element_bytes(DataType type) {
 std::string_view name_of(DataType type) {
   return kDataTypes[static_cast<unsigned>(type)];
 }
-std::string_view name_of(Layout layout) {
-  return kLayouts[static_cast<unsigned>(layout)];
+std::string_view layout_word(const SpmmProblem& problem) {
+  return (problem.convolution ? kImageLayouts : kLayouts)[static_cast<unsigned>(problem.layout)];
 }
 std::string_view name_of(Activation activation) {
   return kActivations[static_cast<unsigned>(activation)];

@@ -4,6 +4,7 @@
 //   -> rows to tiles -> prediction
 #include "compiler/inspect/spmm_schedule.h"
 
+#include "compiler/inspect/convolution_schedule.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -47,10 +48,16 @@ void settle_problem(SpmmSchedule& schedule) {
     throw UsageError(
         fmt::format("half-precision sums need type f16 or bf16, not {}", name_of(problem.type)),
         "leave --half-terms out, or choose --dtype=f16 or bf16");
+  if (problem.convolution) {
+    settle_convolution(schedule);
+    return;
+  }
   schedule.leading_dimension_parameters =
       row_major && !problem.columns && problem.ldb == 0 && problem.ldc == 0;
-  if (schedule.leading_dimension_parameters)
+  if (schedule.leading_dimension_parameters) {
+    schedule.request = problem;
     return;
+  }
   if (row_major && !problem.columns && (problem.ldb == 0 || problem.ldc == 0))
     throw UsageError("with dynamic columns give both leading dimensions or neither",
                      "--ldb and --ldc are parameters of the kernel when neither is given");
@@ -68,13 +75,14 @@ void settle_problem(SpmmSchedule& schedule) {
   };
   settle(problem.ldb, least_b, "ldb");
   settle(problem.ldc, least_c, "ldc");
+  schedule.request = problem;
 }
 
 // ---- strategy ----
 
-/// `vec`: columns of a thread.
+/// `multiply_adds` and `stores`: of unrolled code.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
-                         uint64_t nnz, uint32_t vec) {
+                         uint64_t multiply_adds, uint64_t stores) {
   if (choice.strategy)
     return *choice.strategy;
   if (choice.stage == Stage::smem)
@@ -87,8 +95,6 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
                                "unrolls)");
     return Strategy::streamed;
   }
-  const uint64_t multiply_adds = nnz * vec;
-  const uint64_t stores = uint64_t{schedule.rows} * vec; // hardly less than a multiply-add each
   if (multiply_adds <= budget && stores <= budget)
     return Strategy::unrolled;
   if (multiply_adds <= budget) {
@@ -110,7 +116,17 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
 /// Vector accesses need every row of B, C and the residual to start at a multiple of the vector.
 bool columns_allow_vector(const SpmmProblem& problem, uint32_t vec) {
   return problem.layout == Layout::row_major && problem.columns && *problem.columns % vec == 0 &&
-         problem.ldb % vec == 0 && problem.ldc % vec == 0;
+         !problem.convolution && problem.ldb % vec == 0 && problem.ldc % vec == 0;
+}
+
+/// Columns that decisions are made for.
+uint32_t typical_columns(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  if (problem.convolution)
+    return static_cast<uint32_t>(std::min<uint64_t>(
+        problem.convolution->out_pixels() * problem.columns.value_or(1), kMaximumDimension));
+  return problem.columns.value_or(schedule.columns_per_n == 1 ? kTypicalColumns
+                                                              : schedule.columns_per_n);
 }
 
 /// Columns a lane computes on the host. A block costs its columns plus about 1.5 for index and
@@ -122,6 +138,21 @@ uint32_t choose_host_vec(uint32_t columns, uint32_t lanes) {
     const uint32_t full = columns / (lanes * vec);
     const uint32_t rest = columns - full * lanes * vec;
     const double cost = (full + std::min(lanes, rest)) * (vec + 1.5);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = vec;
+    }
+  }
+  return best;
+}
+
+/// Columns of a lane where blocks take lines of pixels. The last block of a line overlaps the one
+/// before it, so a block is never partly outside; but it may not be longer than the line.
+uint32_t choose_line_vec(uint32_t length, uint32_t lanes) {
+  uint32_t best = 1;
+  double best_cost = std::numeric_limits<double>::max();
+  for (uint32_t vec = 1; vec <= 8 && (vec == 1 || vec * lanes <= length); ++vec) {
+    const double cost = ceil_div(length, lanes * vec) * (vec + 1.5);
     if (cost < best_cost) {
       best_cost = cost;
       best = vec;
@@ -146,14 +177,18 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
                       double mean_row_length) {
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
-  const uint32_t columns = problem.columns.value_or(kTypicalColumns);
+  const bool lines = problem.convolution.has_value();
+  const uint32_t columns = lines ? host_line_length(schedule) : typical_columns(schedule);
   schedule.threads_x = std::max(1u, schedule.target.lanes_f32);
-  if (problem.columns)
+  if (problem.columns || lines) {
+    const uint32_t vec = lines ? choice.vec.value_or(1) : 1;
     schedule.threads_x =
-        std::min(schedule.threads_x, floor_power_of_two(std::max(1u, *problem.columns)));
+        std::min(schedule.threads_x, floor_power_of_two(std::max(1u, columns / vec)));
+  }
   tile.warps = 1;
   tile.groups = 1;
-  tile.vec = choice.vec.value_or(choose_host_vec(columns, schedule.threads_x));
+  tile.vec = choice.vec.value_or(lines ? choose_line_vec(columns, schedule.threads_x)
+                                       : choose_host_vec(columns, schedule.threads_x));
   // A single sum waits for itself at every entry; parts of a row side by side do not.
   const bool single_sum = schedule.threads_x * tile.vec == 1 && tile.strategy == Strategy::streamed;
   constexpr double kLongRow = 64, kShortRow = 16;
@@ -168,8 +203,9 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
 }
 
 /// Columns of a thread: pairs of half-precision numbers where they are aligned.
-uint32_t choose_gpu_vec(const SpmmProblem& problem) {
-  const uint32_t columns = problem.columns.value_or(kTypicalColumns);
+uint32_t choose_gpu_vec(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const uint32_t columns = typical_columns(schedule);
   const bool half = problem.type == DataType::f16 || problem.type == DataType::bf16;
   return half && columns_allow_vector(problem, 2) && columns > 32 ? 2 : 1;
 }
@@ -177,10 +213,9 @@ uint32_t choose_gpu_vec(const SpmmProblem& problem) {
 /// Rows and parts of K such that enough warps are in flight: large tiles reuse loads of B, small
 /// ones fill the GPU.
 void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
-  const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
-  const uint32_t columns = std::max(1u, problem.columns.value_or(kTypicalColumns));
-  tile.vec = choice.vec.value_or(choose_gpu_vec(problem));
+  const uint32_t columns = std::max(1u, typical_columns(schedule));
+  tile.vec = choice.vec.value_or(choose_gpu_vec(schedule));
   const uint32_t warps_needed = ceil_div(columns, 32ull * tile.vec);
   tile.warps = choice.warps.value_or(std::clamp(floor_power_of_two(warps_needed), 1u, 8u));
   tile.groups = choice.groups.value_or(1);
@@ -268,7 +303,7 @@ void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double me
   schedule.neighbouring_columns =
       !schedule.target.is_host && tile.vec > 1 && (tile.vec & (tile.vec - 1)) == 0 &&
       columns_allow_vector(problem, tile.vec) && tile.vec * element_bytes(problem.type) <= 16;
-  schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
+  add_ranges(schedule);
 }
 
 // ---- limits ----
@@ -398,7 +433,7 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
 }
 
 SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
-                           const SpmmTileChoice& choice, uint64_t budget) {
+                           const SpmmTileChoice& given, uint64_t budget) {
   const Pattern& pattern = weights.pattern;
   SpmmSchedule schedule;
   schedule.problem = problem;
@@ -406,10 +441,25 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   schedule.rows = pattern.rows;
   schedule.inner = pattern.columns;
   settle_problem(schedule);
+  if (schedule.problem.convolution && given.stage == Stage::smem)
+    refuse("stage=smem is for products of matrices, and for convolutions that are one (1x1, stride "
+           "1; NCHW: one image)",
+           "choose stage=global");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
-  const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(problem));
-  schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(), vec);
+  const CodeSize border = plan_border(pattern, schedule);
+  SpmmTileChoice choice = given;
+  if (border.is_all) {
+    if (choice.vec.value_or(1) != 1)
+      schedule.remarks.push_back(
+          "the code for interior pixels would not pay, and border pixels are taken singly: vec=1");
+    choice.vec = 1;
+  }
+  const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
+  const uint32_t interior_vec = border.is_all ? 0 : vec;
+  schedule.tile.strategy =
+      choose_strategy(schedule, choice, budget, pattern.nnz() * interior_vec + border.multiply_adds,
+                      uint64_t{schedule.rows} * interior_vec + border.stores);
   choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
   check_limits(schedule);
   if (problem.columns != 0u)

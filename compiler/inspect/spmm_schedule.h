@@ -4,6 +4,7 @@
 
 #include "compiler/emit/target.h"
 #include "compiler/input/matrix.h"
+#include "compiler/inspect/output_pixels.h"
 #include "compiler/inspect/spmm_problem.h"
 
 #include <cstdint>
@@ -69,10 +70,36 @@ struct SpmmPrediction {
   uint64_t code_bytes = 0;    ///< 16 bytes an instruction
   uint64_t data_bytes = 0;    ///< indices, values and constants in memory
   double balance = 1.0;       ///< work of the heaviest tile over the mean
+  /// Of these the code for the border of a convolution.
+  uint64_t border_multiply_adds = 0;
+  uint64_t border_loads = 0;
+};
+
+/// How many blocks along x a launch needs for one kind of block: n times `items`, in parts of
+/// `items_per_block`. n is the number of columns, of a convolution the number of images.
+struct GridRange {
+  uint64_t items = 1;
+  uint32_t items_per_block = 1;
+  uint64_t blocks(uint64_t n) const { return (n * items + items_per_block - 1) / items_per_block; }
+};
+
+/// Blocks along x that find their columns alike and run the same code. The ranges of a schedule
+/// follow one another along x.
+struct BlockRange {
+  GridRange grid;
+  /// The code asks which taps are inside the image.
+  bool border = false;
+  /// The output pixels that are columns, in this order, image after image; empty for SpMM. On a
+  /// GPU the items are pixels; on the host, where a block takes part of a line of the only set (or
+  /// a single pixel, where lines are shorter than a block), they are blocks.
+  std::vector<PixelSet> pixels;
 };
 
 struct SpmmSchedule {
+  /// As it is lowered: a convolution that is a product of matrices stands here as that product.
   SpmmProblem problem;
+  /// As it was asked for, with leading dimensions filled in.
+  SpmmProblem request;
   Target target;
   SpmmTile tile;
   uint32_t rows = 0;  ///< M
@@ -94,6 +121,18 @@ struct SpmmSchedule {
   bool guarded = true;
   /// ldb and ldc are kernel parameters (dynamic N, row-major, not given).
   bool leading_dimension_parameters = false;
+  /// At least one. Convolutions have one of interior and one of border blocks (on the host one for
+  /// each set of pixels), or only one of the two.
+  std::vector<BlockRange> ranges;
+  /// Of a convolution that is not a product of matrices.
+  OutputPixels pixels;
+  /// Columns for each unit of n where n is not the number of columns itself.
+  uint32_t columns_per_n = 1;
+  /// Convolution: border sums go through this many channels tap by tap, then through the next.
+  /// Given by the pattern alone, since it sets the order of summation.
+  uint32_t border_channels = 1;
+  /// The code being written is that of border blocks (variant_of).
+  bool asks_taps = false;
 
   uint32_t columns_per_block() const { return threads_x * tile.vec; }
   uint32_t tile_count() const { return static_cast<uint32_t>(tile_begin.size()) - 1; }
@@ -112,6 +151,11 @@ constexpr uint64_t kDefaultHostBudget = 4096;
 /// Throws UsageError for combinations that cannot be (with what could).
 SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
                            const SpmmTileChoice& choice = {}, uint64_t budget = 0);
+
+/// The schedule of the interior's or the border's code: columns of a thread, guards, taps.
+SpmmSchedule variant_of(const SpmmSchedule& schedule, const BlockRange& range);
+/// Of the taps of a convolution over all border blocks.
+std::vector<TapClass> border_taps(const SpmmSchedule& schedule);
 
 /// Counts what the code of a schedule holds.
 SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule);

@@ -2,6 +2,7 @@
 // beside an artefact and in the header comment of PTX.
 #pragma once
 
+#include "compiler/inspect/spmm_schedule.h"
 #include "ir/type.h"
 
 #include <cstdint>
@@ -23,9 +24,20 @@ struct KernelManifest {
   std::string entry; ///< begins with "sparsertc_"
   std::vector<KernelParameter> parameters;
   uint32_t block[3] = {1, 1, 1};
-  /// grid.x = ceil(N / columns_per_block), grid.y = grid_rows, grid.z = 1.
-  uint32_t columns_per_block = 1;
+  /// grid.x is the sum of the ranges' blocks, grid.y = grid_rows, grid.z = 1.
+  struct Range {
+    GridRange grid;
+    std::string_view code; ///< "columns", or of convolutions "interior", "border"
+  };
+  std::vector<Range> ranges;
   uint32_t grid_rows = 0;
+  /// For n columns, of a convolution n images.
+  uint64_t grid_x(uint64_t n) const {
+    uint64_t blocks = 0;
+    for (const Range& range : ranges)
+      blocks += range.grid.blocks(n);
+    return blocks;
+  }
   uint32_t dynamic_shared_bytes = 0;
   /// B and C must be aligned to this many bytes (vector accesses).
   uint32_t pointer_alignment = 4;

@@ -8,6 +8,12 @@
 //     split K: partial sums to shared memory    else: epilogue and store
 //   split K: meet, then add the parts of every splitk-th row in ascending order, epilogue, store
 //
+// In the border of a convolution a row of the table names segments instead, each the entries of one
+// tap in a chunk of channels, with the bits that must be set for it:
+//
+//   for each segment of the row:  begin, steps, rest, bits = segments[...]
+//     if this thread's taps have the bits:  steps and rest as above
+//
 // Each row's entries begin at a multiple of a step, so that vector loads are aligned; the padding
 // is never read as an entry.
 #include "compiler/lower/spmm_tile.h"
@@ -16,6 +22,8 @@
 #include "ir/error.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 namespace sparsertc {
 namespace {
@@ -30,6 +38,10 @@ using ir::Space;
 using ir::Type;
 
 constexpr uint32_t kRowTableBytes = 16;
+/// Of a segment: as in the row table, then the words of tap bits, in whole vectors of 16 bytes.
+constexpr uint32_t segment_bytes(uint32_t words) {
+  return kRowTableBytes + (words + 3) / 4 * 16;
+}
 
 void put(std::vector<uint8_t>& bytes, const void* data, size_t size) {
   const auto* from = static_cast<const uint8_t*>(data);
@@ -55,10 +67,10 @@ void put_value(std::vector<uint8_t>& bytes, DataType type, double value) {
   }
 }
 
-uint32_t add_symbol(ir::Module& module, const char* name, Scalar element,
+uint32_t add_symbol(ir::Module& module, std::string name, Scalar element,
                     std::vector<uint8_t> bytes) {
   ir::Symbol symbol;
-  symbol.name = name;
+  symbol.name = std::move(name);
   symbol.type = Type::pointer(Space::device, element);
   symbol.count = bytes.size() / ir::size_in_bytes(element);
   symbol.bytes = std::move(bytes);
@@ -76,19 +88,21 @@ public:
         value_bytes_(element_bytes(schedule.problem.type)), step_(streamed_entries_per_step(tile_)),
         table_(builder.address(symbols.row_table)), columns_(builder.address(symbols.columns)),
         values_(builder.address(symbols.values)),
-        b_(builder, arguments.b, b_row_bytes(schedule), arguments.b_stride),
-        epilogue_(builder, schedule, arguments) {}
+        b_(builder, arguments.b, b_rows(schedule), arguments.b_stride),
+        epilogue_(builder, schedule, arguments) {
+    if (schedule.asks_taps)
+      segments_ = builder.address(symbols.segments);
+  }
 
   /// `first` is the tile's first place in row order, `count` its number of rows.
   void write(Reg first, Reg count, Reg part) {
     const Reg i = builder_.for_loop(count, 1);
     const Reg place = builder_.add(Scalar::i32, first, i);
     if (parts_are_threads(schedule_)) {
-      const Walk walk = start_walk(segment_of(place, part));
-      finish_walk(walk, walk.steps());
+      const Reg sums = write_part(segment_of(place, part));
       const Reg slot = partial_slot(part, i);
       for (uint32_t v = 0; v < tile_.vec; ++v)
-        builder_.store(slot, slot_bytes(v), walk.sums[v]);
+        builder_.store(slot, slot_bytes(v), sums[v]);
       builder_.end();
       builder_.barrier(arguments_.barrier, schedule_.threads_x * tile_.splitk);
       write_exchange(first, count, part);
@@ -116,12 +130,17 @@ private:
     Reg rest() const { return segment[3]; }
   };
 
-  Walk start_walk(Reg segment) {
+  Reg start_sums() {
+    const Reg sums = builder_.fresh_tuple(accumulator_, tile_.vec);
+    for (uint32_t v = 0; v < tile_.vec; ++v)
+      builder_.constant(accumulator_, float_operand(accumulator_, 0.0), sums[v]);
+    return sums;
+  }
+  Walk start_walk(Reg segment) { return start_walk(segment, start_sums()); }
+  Walk start_walk(Reg segment, Reg sums) {
     Walk walk;
     walk.segment = segment;
-    walk.sums = builder_.fresh_tuple(accumulator_, tile_.vec);
-    for (uint32_t v = 0; v < tile_.vec; ++v)
-      builder_.constant(accumulator_, float_operand(accumulator_, 0.0), walk.sums[v]);
+    walk.sums = sums;
     walk.column_at = builder_.index(columns_, segment[1], Operand::integer(4));
     walk.value_at = builder_.index(values_, segment[1], Operand::integer(value_bytes_));
     return walk;
@@ -137,17 +156,47 @@ private:
     builder_.end();
   }
 
+  /// The sums of one part of a row.
+  Reg write_part(Reg segment) {
+    if (schedule_.asks_taps)
+      return write_segments(segment);
+    const Walk walk = start_walk(segment);
+    finish_walk(walk, walk.steps());
+    return walk.sums;
+  }
+
+  /// The same in the border: `row` is row, first segment, number of segments.
+  Reg write_segments(Reg row) {
+    const Reg sums = start_sums();
+    const Reg i = builder_.for_loop(row[2], 1);
+    const uint32_t words = static_cast<uint32_t>(arguments_.taps.size());
+    const Reg at = builder_.index(segments_, builder_.add(Scalar::i32, row[1], i),
+                                  Operand::integer(segment_bytes(words)));
+    const Reg segment = builder_.load(at, 0, 4, Cache::readonly);
+    Reg inside;
+    for (uint32_t w = 0; w < words; ++w) {
+      const Reg bits = builder_.load(at, kRowTableBytes + 4 * w, 1, Cache::readonly);
+      const Reg found = builder_.value(Opcode::bit_and, Scalar::i32, {arguments_.taps[w], bits});
+      const Reg all = builder_.compare(ir::Comparison::eq, Scalar::i32, found, bits);
+      inside = inside.valid() ? builder_.value(Opcode::bit_and, Scalar::pred, {inside, all}) : all;
+    }
+    builder_.if_begin(inside);
+    const Walk walk = start_walk(segment, sums);
+    finish_walk(walk, walk.steps());
+    builder_.end();
+    builder_.end();
+    return sums;
+  }
+
   /// All parts of a row in one thread. They advance side by side as long as all have steps left:
   /// sums that do not wait for each other. Returns their total, added in ascending order.
   Reg write_parts(Reg first_segment) {
+    if (schedule_.asks_taps || tile_.splitk == 1)
+      return write_parts_in_turn(first_segment);
     std::vector<Walk> walks = {start_walk(first_segment)};
     for (uint32_t p = 1; p < tile_.splitk; ++p)
       walks.push_back(
           start_walk(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly)));
-    if (walks.size() == 1) {
-      finish_walk(walks[0], walks[0].steps());
-      return walks[0].sums;
-    }
     Reg common = walks[0].steps();
     for (uint32_t p = 1; p < tile_.splitk; ++p)
       common = builder_.value(Opcode::min, Scalar::i32, {common, walks[p].steps()});
@@ -161,6 +210,17 @@ private:
     for (uint32_t p = 1; p < tile_.splitk; ++p)
       for (uint32_t v = 0; v < tile_.vec; ++v)
         builder_.add(accumulator_, total[v], walks[p].sums[v], total[v]);
+    return total;
+  }
+
+  Reg write_parts_in_turn(Reg first_segment) {
+    const Reg total = write_part(first_segment);
+    for (uint32_t p = 1; p < tile_.splitk; ++p) {
+      const Reg sums =
+          write_part(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly));
+      for (uint32_t v = 0; v < tile_.vec; ++v)
+        builder_.add(accumulator_, total[v], sums[v], total[v]);
+    }
     return total;
   }
 
@@ -255,7 +315,7 @@ private:
   Scalar accumulator_;
   uint32_t value_bytes_;
   uint32_t step_;
-  Reg table_, columns_, values_;
+  Reg table_, columns_, values_, segments_;
   RowAddress b_;
   EpilogueWriter epilogue_;
   Reg row_entry_;
@@ -263,54 +323,133 @@ private:
 
 } // namespace
 
-StreamSymbols add_stream_symbols(ir::Module& module, const SpmmSchedule& schedule,
-                                 const Pattern& pattern, const std::vector<double>& weights) {
-  const SpmmTile& tile = schedule.tile;
-  const uint32_t step = streamed_entries_per_step(tile);
-  std::vector<uint8_t> tile_begin, row_table, columns, values;
-  columns.reserve(4 * (pattern.nnz() + uint64_t{pattern.rows} * step));
-  uint64_t entries = 0;
-  for (uint32_t row : schedule.row_order) {
-    const auto of_row = pattern.row(row);
+namespace {
+
+/// Collects the arrays of the streamed strategy.
+class StreamTables {
+public:
+  StreamTables(const SpmmSchedule& schedule, const Pattern& pattern,
+               const std::vector<double>& weights)
+      : schedule_(schedule), pattern_(pattern), weights_(weights), b_(b_rows(schedule)),
+        step_(streamed_entries_per_step(schedule.tile)) {
+    columns_.reserve(4 * (pattern.nnz() + uint64_t{pattern.rows} * step_));
+    if (schedule.asks_taps)
+      order_.emplace(schedule);
+  }
+
+  void add_row(uint32_t row) {
+    const uint32_t splitk = schedule_.tile.splitk;
+    const auto of_row = pattern_.row(row);
     auto from = of_row.begin();
-    for (uint32_t part = 0; part < tile.splitk; ++part) {
+    for (uint32_t part = 0; part < splitk; ++part) {
       const auto to =
-          std::lower_bound(from, of_row.end(), split_begin(schedule.inner, tile.splitk, part + 1));
-      const auto length = static_cast<uint32_t>(to - from);
-      const uint32_t segment[4] = {row, static_cast<uint32_t>(entries), length / step,
-                                   length % step};
-      put(row_table, segment, sizeof segment);
-      for (; from != to; ++from) {
-        put(columns, &*from, sizeof *from);
-        put_value(values, schedule.problem.type,
-                  weights[pattern.row_offset[row] + static_cast<uint64_t>(from - of_row.begin())]);
-        ++entries;
-      }
-      for (; entries % step != 0; ++entries) {
-        const uint32_t none = 0;
-        put(columns, &none, sizeof none);
-        put_value(values, schedule.problem.type, 0.0);
-      }
+          std::lower_bound(from, of_row.end(), split_begin(schedule_.inner, splitk, part + 1));
+      entries_.clear();
+      for (; from != to; ++from)
+        entries_.emplace_back(*from, pattern_.row_offset[row] +
+                                         static_cast<uint64_t>(from - of_row.begin()));
+      if (order_)
+        add_segments(row);
+      else
+        put_segment(row_table_, row, entries_);
     }
   }
-  if (entries == 0) { // an array in memory has at least one element
-    columns.resize(4);
-    put_value(values, schedule.problem.type, 0.0);
+
+  StreamSymbols finish(ir::Module& module) {
+    if (count_ == 0) // an array in memory has at least one element
+      put_entry(0, 0.0);
+    if (segment_count_ == 0)
+      segments_.resize(segment_bytes(1));
+    if (count_ > INT32_MAX)
+      throw UserError("the streamed strategy holds at most 2^31 - 1 entries",
+                      "split the matrix along its rows");
+    // Blocks may hold more groups than tiles are left: those find an empty tile.
+    std::vector<uint8_t> tile_begin;
+    const uint32_t slots = schedule_.grid_rows() * schedule_.tile.groups + 1;
+    for (uint32_t i = 0; i < slots; ++i)
+      put(tile_begin, &schedule_.tile_begin[std::min(i, schedule_.tile_count())], sizeof(uint32_t));
+    const std::string prefix = schedule_.asks_taps ? "border_" : "";
+    const auto add = [&](const char* name, Scalar element, std::vector<uint8_t>& bytes) {
+      return add_symbol(module, prefix + name, element, std::move(bytes));
+    };
+    StreamSymbols symbols{};
+    symbols.tile_begin = add("tile_begin", Scalar::i32, tile_begin);
+    symbols.row_table = add("row_table", Scalar::i32, row_table_);
+    symbols.columns = add("columns", Scalar::i32, columns_);
+    symbols.values = add("values", element_scalar(schedule_.problem.type), values_);
+    if (schedule_.asks_taps)
+      symbols.segments = add("segments", Scalar::i32, segments_);
+    return symbols;
   }
-  if (entries > INT32_MAX)
-    throw UserError("the streamed strategy holds at most 2^31 - 1 entries",
-                    "split the matrix along its rows");
-  // Blocks may hold more groups than tiles are left: those find an empty tile.
-  const uint32_t slots = schedule.grid_rows() * tile.groups + 1;
-  for (uint32_t i = 0; i < slots; ++i)
-    put(tile_begin, &schedule.tile_begin[std::min(i, schedule.tile_count())], sizeof(uint32_t));
-  const Scalar element = element_scalar(schedule.problem.type);
-  StreamSymbols symbols;
-  symbols.tile_begin = add_symbol(module, "tile_begin", Scalar::i32, std::move(tile_begin));
-  symbols.row_table = add_symbol(module, "row_table", Scalar::i32, std::move(row_table));
-  symbols.columns = add_symbol(module, "columns", Scalar::i32, std::move(columns));
-  symbols.values = add_symbol(module, "values", element, std::move(values));
-  return symbols;
+
+private:
+  /// Column and place among the weights.
+  using PlacedColumn = std::pair<uint32_t, uint64_t>;
+
+  void put_entry(uint32_t table_value, double weight) {
+    put(columns_, &table_value, sizeof table_value);
+    put_value(values_, schedule_.problem.type, weight);
+    ++count_;
+  }
+
+  /// `first`, begin, steps, rest; and the entries, padded to a whole step.
+  void put_segment(std::vector<uint8_t>& table, uint32_t first,
+                   std::span<const PlacedColumn> entries) {
+    const auto length = static_cast<uint32_t>(entries.size());
+    const uint32_t segment[4] = {first, static_cast<uint32_t>(count_), length / step_,
+                                 length % step_};
+    put(table, segment, sizeof segment);
+    for (const auto& [column, place] : entries)
+      put_entry(b_.table_value(column), weights_[place]);
+    while (count_ % step_ != 0)
+      put_entry(0, 0.0);
+  }
+
+  void add_segments(uint32_t row) {
+    std::stable_sort(entries_.begin(), entries_.end(),
+                     [&](const PlacedColumn& a, const PlacedColumn& b) {
+                       return order_->question_of(a.first) < order_->question_of(b.first);
+                     });
+    const uint32_t first = segment_count_;
+    for (size_t begin = 0; begin < entries_.size();) {
+      const uint64_t question = order_->question_of(entries_[begin].first);
+      size_t end = begin;
+      while (end < entries_.size() && order_->question_of(entries_[end].first) == question)
+        ++end;
+      const std::span<const PlacedColumn> of_tap(entries_.data() + begin, end - begin);
+      begin = end;
+      if (!order_->is_possible(of_tap.front().first))
+        continue;
+      put_segment(segments_, row, of_tap);
+      const std::vector<uint32_t> bits = order_->asked(of_tap.front().first);
+      put(segments_, bits.data(), 4 * bits.size());
+      segments_.resize((segments_.size() + 15) / 16 * 16);
+      ++segment_count_;
+    }
+    const uint32_t entry[4] = {row, first, segment_count_ - first, 0};
+    put(row_table_, entry, sizeof entry);
+  }
+
+  const SpmmSchedule& schedule_;
+  const Pattern& pattern_;
+  const std::vector<double>& weights_;
+  RowMap b_;
+  uint32_t step_;
+  std::optional<BorderOrder> order_;
+  uint64_t count_ = 0;
+  uint32_t segment_count_ = 0;
+  std::vector<PlacedColumn> entries_;
+  std::vector<uint8_t> row_table_, columns_, values_, segments_;
+};
+
+} // namespace
+
+StreamSymbols add_stream_symbols(ir::Module& module, const SpmmSchedule& schedule,
+                                 const Pattern& pattern, const std::vector<double>& weights) {
+  StreamTables tables(schedule, pattern, weights);
+  for (uint32_t row : schedule.row_order)
+    tables.add_row(row);
+  return tables.finish(module);
 }
 
 void write_streamed_tile(Builder& builder, const SpmmSchedule& schedule,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace sparsertc {
@@ -37,9 +38,20 @@ std::vector<Reg> TileArguments::list(const SpmmSchedule& schedule) {
   return registers;
 }
 
-RowAddress::RowAddress(Builder& builder, const std::vector<Reg>& pointers, int64_t stride,
+int64_t RowMap::bytes(uint32_t row) const {
+  if (convolution_ == nullptr)
+    return stride_ * row;
+  const Tap tap = tap_of(*convolution_, row);
+  return stride_ * tap.channel + row_ * tap.row + column_ * tap.column;
+}
+
+uint32_t RowMap::table_value(uint32_t row) const {
+  return convolution_ == nullptr ? row : static_cast<uint32_t>(bytes(row));
+}
+
+RowAddress::RowAddress(Builder& builder, const std::vector<Reg>& pointers, RowMap rows,
                        Reg stride_register)
-    : builder_(builder), pointers_(pointers), stride_(stride), stride_register_(stride_register),
+    : builder_(builder), pointers_(pointers), rows_(rows), stride_register_(stride_register),
       windows_(pointers.size()) {}
 
 RowAddress::Place RowAddress::at(uint32_t row, uint32_t pointer) {
@@ -48,7 +60,7 @@ RowAddress::Place RowAddress::at(uint32_t row, uint32_t pointer) {
       return {pointers_[pointer], 0};
     return {builder_.index(pointers_[pointer], stride_register_, Operand::integer(row)), 0};
   }
-  const int64_t bytes = stride_ * row;
+  const int64_t bytes = rows_.bytes(row);
   const int64_t number = bytes >> kWindowBits;
   if (number == 0)
     return {pointers_[pointer], bytes};
@@ -61,8 +73,12 @@ RowAddress::Place RowAddress::at(uint32_t row, uint32_t pointer) {
 
 RowAddress::Place RowAddress::at(Reg row, uint32_t pointer) {
   const Operand stride =
-      stride_register_.valid() ? Operand(stride_register_) : Operand::integer(stride_);
+      stride_register_.valid() ? Operand(stride_register_) : Operand::integer(rows_.table_stride());
   return {builder_.index(pointers_[pointer], row, stride), 0};
+}
+
+void RowAddress::forget_bases() {
+  std::fill(windows_.begin(), windows_.end(), Window{});
 }
 
 int64_t b_row_bytes(const SpmmSchedule& schedule) {
@@ -72,11 +88,27 @@ int64_t b_row_bytes(const SpmmSchedule& schedule) {
                                              : element;
 }
 
-int64_t c_row_bytes(const SpmmSchedule& schedule) {
+RowMap b_rows(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  if (!problem.convolution)
+    return RowMap(b_row_bytes(schedule));
+  const Convolution& convolution = *problem.convolution;
+  const int64_t element = element_bytes(problem.type);
+  const bool nchw = problem.layout == Layout::row_major;
+  const int64_t pixel = nchw ? element : static_cast<int64_t>(problem.ldb) * element;
+  return RowMap(convolution,
+                nchw ? static_cast<int64_t>(convolution.in_pixels()) * element : element,
+                pixel * convolution.width * convolution.dilation_h, pixel * convolution.dilation_w);
+}
+
+RowMap c_rows(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   const int64_t element = element_bytes(problem.type);
-  return problem.layout == Layout::row_major ? static_cast<int64_t>(problem.ldc) * element
-                                             : element;
+  if (problem.layout == Layout::column_major)
+    return RowMap(element);
+  return RowMap(element * static_cast<int64_t>(problem.convolution
+                                                   ? problem.convolution->out_pixels()
+                                                   : problem.ldc));
 }
 
 bool parts_are_threads(const SpmmSchedule& schedule) {
@@ -126,8 +158,8 @@ Reg widen(Builder& builder, Reg value) {
 EpilogueWriter::EpilogueWriter(Builder& builder, const SpmmSchedule& schedule,
                                TileArguments& arguments)
     : builder_(builder), schedule_(schedule), arguments_(arguments),
-      c_(builder, arguments.c, c_row_bytes(schedule), arguments.c_stride),
-      residual_(builder, arguments.residual, c_row_bytes(schedule), arguments.c_stride) {}
+      c_(builder, arguments.c, c_rows(schedule), arguments.c_stride),
+      residual_(builder, arguments.residual, c_rows(schedule), arguments.c_stride) {}
 
 Reg EpilogueWriter::load_bias(uint32_t row) {
   return builder_.load(arguments_.bias, int64_t{row} * element_bytes(schedule_.problem.type), 1,

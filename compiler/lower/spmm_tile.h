@@ -3,6 +3,7 @@
 
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/spmm_schedule.h"
+#include "compiler/lower/tap_bits.h"
 #include "ir/builder.h"
 
 #include <vector>
@@ -26,6 +27,9 @@ struct TileArguments {
   /// Staged B: where this thread's columns are read, where its copies go, where they come from, and
   /// the row of B (i32) its first copy belongs to.
   ir::Reg staged_columns, staged_copies, copy_source, copy_row;
+  /// Border of a convolution: which rows and columns of the filter are inside the image, as bits of
+  /// i32 words (TapBits).
+  std::vector<ir::Reg> taps;
 
   /// Calls visit(register, type, name) for every register that this schedule uses, in order.
   template <class Visit>
@@ -36,8 +40,32 @@ struct TileArguments {
   std::vector<ir::Reg> list(const SpmmSchedule& schedule);
 };
 
-/// Addresses rows of a matrix: constant offsets where the distance of rows is known, kept within
-/// the 24 signed bits of an instruction by moving the base; a product otherwise.
+/// Where the rows of a matrix lie: bytes from a thread's pointer to its column in row k.
+class RowMap {
+public:
+  /// Rows that are `stride` bytes apart.
+  explicit RowMap(int64_t stride) : stride_(stride) {}
+  /// The rows of the virtual B of a convolution: `channel`, `row` and `column` are the bytes from
+  /// one channel, and from one tap along each axis, to the next.
+  RowMap(const Convolution& convolution, int64_t channel, int64_t row, int64_t column)
+      : convolution_(&convolution), stride_(channel), row_(row), column_(column) {}
+
+  int64_t bytes(uint32_t row) const;
+  /// What stands for a row in tables, and by how many bytes to multiply it.
+  uint32_t table_value(uint32_t row) const;
+  int64_t table_stride() const { return convolution_ != nullptr ? 1 : stride_; }
+
+private:
+  const Convolution* convolution_ = nullptr;
+  int64_t stride_;
+  int64_t row_ = 0, column_ = 0;
+};
+/// Of B, and of C and the residual.
+RowMap b_rows(const SpmmSchedule& schedule);
+RowMap c_rows(const SpmmSchedule& schedule);
+
+/// Addresses rows of a matrix: constant offsets where they are known, kept within the 24 signed
+/// bits of an instruction by moving the base; a product otherwise.
 class RowAddress {
 public:
   struct Place {
@@ -45,14 +73,16 @@ public:
     int64_t offset;
   };
 
-  /// Rows are `stride` bytes apart, or `stride_register` (i32) bytes where that is valid.
-  RowAddress(ir::Builder& builder, const std::vector<ir::Reg>& pointers, int64_t stride,
+  /// Where `stride_register` (i32) is valid, rows are that many bytes apart.
+  RowAddress(ir::Builder& builder, const std::vector<ir::Reg>& pointers, RowMap rows,
              ir::Reg stride_register);
 
   /// Of row `row` for the pointer-th pointer.
   Place at(uint32_t row, uint32_t pointer);
-  /// Of a row in a register (i32).
+  /// Of a row in a register (i32), as tables have it.
   Place at(ir::Reg row, uint32_t pointer);
+  /// Forgets moved bases: where a block of control flow begins or ends.
+  void forget_bases();
 
 private:
   struct Window {
@@ -61,14 +91,40 @@ private:
   };
   ir::Builder& builder_;
   const std::vector<ir::Reg>& pointers_;
-  int64_t stride_;
+  RowMap rows_;
   ir::Reg stride_register_;
   std::vector<Window> windows_;
 };
 
-/// Bytes from row to row of B (C): for column-major storage one element.
+/// Bytes from row to row of B, not of a convolution: for column-major storage one element.
 int64_t b_row_bytes(const SpmmSchedule& schedule);
-int64_t c_row_bytes(const SpmmSchedule& schedule);
+
+/// The order in which border sums go through the rows of B: a chunk of channels, in it the taps, in
+/// these the channels; one question for each tap of a chunk.
+class BorderOrder {
+public:
+  explicit BorderOrder(const SpmmSchedule& schedule)
+      : convolution_(*schedule.problem.convolution), channels_(schedule.border_channels),
+        classes_(border_taps(schedule)), bits_(convolution_) {}
+
+  uint64_t question_of(uint32_t row_of_b) const {
+    return row_of_b / classes_.size() / channels_ * classes_.size() + row_of_b % classes_.size();
+  }
+  bool is_possible(uint32_t row_of_b) const { return class_of(row_of_b).possible; }
+  /// Masks of TapBits' words.
+  std::vector<uint32_t> asked(uint32_t row_of_b) const {
+    const Tap tap = tap_of(convolution_, row_of_b);
+    return bits_.asked(class_of(row_of_b), tap.row, tap.column);
+  }
+
+private:
+  const TapClass& class_of(uint32_t row_of_b) const { return classes_[row_of_b % classes_.size()]; }
+
+  const Convolution& convolution_;
+  uint32_t channels_;
+  std::vector<TapClass> classes_;
+  TapBits bits_;
+};
 
 /// Split K with a thread (or a vector lane) for each part, and sums exchanged in shared memory.
 bool parts_are_threads(const SpmmSchedule& schedule);
@@ -114,9 +170,9 @@ void write_unrolled_tile(ir::Builder& builder, const SpmmSchedule& schedule, con
                          const std::vector<double>& weights, TileArguments& arguments,
                          uint32_t tile, uint32_t part);
 
-/// Device symbols of the streamed strategy.
+/// Device symbols of the streamed strategy; `segments` for the border of convolutions only.
 struct StreamSymbols {
-  uint32_t tile_begin, row_table, columns, values;
+  uint32_t tile_begin, row_table, columns, values, segments;
 };
 StreamSymbols add_stream_symbols(ir::Module& module, const SpmmSchedule& schedule,
                                  const Pattern& pattern, const std::vector<double>& weights);
@@ -160,6 +216,11 @@ void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
     visit(partial, Type::pointer(Space::shared, accumulator_scalar(problem.type)),
           std::string("partial"));
     visit(barrier, Scalar::i32, std::string("barrier"));
+  }
+  if (schedule.asks_taps) {
+    taps.resize(TapBits(*problem.convolution).words());
+    for (size_t i = 0; i < taps.size(); ++i)
+      visit(taps[i], Scalar::i32, taps.size() == 1 ? "taps" : "taps" + std::to_string(i));
   }
   if (stage) {
     visit(staged_columns, staged, std::string("staged_columns"));

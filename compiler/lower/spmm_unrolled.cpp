@@ -8,6 +8,7 @@
 #include "compiler/lower/spmm_tile.h"
 
 #include <algorithm>
+#include <span>
 
 namespace sparsertc {
 namespace {
@@ -152,7 +153,7 @@ class GlobalB {
 public:
   GlobalB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
       : builder_(builder), schedule_(schedule),
-        address_(builder, arguments.b, b_row_bytes(schedule), arguments.b_stride) {}
+        address_(builder, arguments.b, b_rows(schedule), arguments.b_stride) {}
 
   Reg load(uint32_t k) {
     const uint32_t vec = schedule_.tile.vec;
@@ -165,6 +166,8 @@ public:
     return loaded;
   }
   void finish() {}
+  /// Where a block of control flow begins or ends.
+  void forget_bases() { address_.forget_bases(); }
 
 private:
   Builder& builder_;
@@ -179,7 +182,7 @@ public:
   StagedB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
       : builder_(builder), schedule_(schedule),
         arguments_(arguments), copy_pointers_{arguments.copy_source},
-        source_(builder, copy_pointers_, b_row_bytes(schedule), arguments.b_stride) {
+        source_(builder, copy_pointers_, b_rows(schedule), arguments.b_stride) {
     const SpmmTile& tile = schedule.tile;
     element_ = element_bytes(schedule.problem.type);
     row_bytes_ = schedule.columns_per_block() * element_;
@@ -251,7 +254,7 @@ private:
 };
 
 template <class Sums, class B>
-void write_products(Builder& builder, const std::vector<Entry>& entries, Sums& sums, B& b) {
+void write_products(Builder& builder, std::span<const Entry> entries, Sums& sums, B& b) {
   for (size_t i = 0; i < entries.size();) {
     const uint32_t column = entries[i].column;
     builder.set_origin(entries[i].row, column);
@@ -263,6 +266,37 @@ void write_products(Builder& builder, const std::vector<Entry>& entries, Sums& s
   }
   builder.clear_origin();
   sums.finish();
+}
+
+/// The products of the border of a convolution: what one question about a tap guards at a time.
+template <class Sums>
+void write_border_products(Builder& builder, const SpmmSchedule& schedule,
+                           const TileArguments& arguments, const std::vector<Entry>& entries,
+                           Sums& sums, GlobalB& b) {
+  const BorderOrder order(schedule);
+  std::vector<Entry> sorted = entries;
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const Entry& a, const Entry& c) {
+    return order.question_of(a.column) < order.question_of(c.column);
+  });
+  for (size_t begin = 0; begin < sorted.size();) {
+    const uint64_t question = order.question_of(sorted[begin].column);
+    size_t end = begin;
+    while (end < sorted.size() && order.question_of(sorted[end].column) == question)
+      ++end;
+    const std::span<const Entry> guarded(sorted.data() + begin, end - begin);
+    begin = end;
+    if (!order.is_possible(guarded.front().column))
+      continue;
+    const Reg inside =
+        write_tap_question(builder, arguments.taps, order.asked(guarded.front().column));
+    if (inside.valid())
+      builder.if_begin(inside);
+    b.forget_bases();
+    write_products(builder, guarded, sums, b);
+    b.forget_bases();
+    if (inside.valid())
+      builder.end();
+  }
 }
 
 /// Partial sums of rows that another part finishes go to shared memory; this part adds up the rows
@@ -310,11 +344,17 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
                         split_begin(schedule.inner, splitk, p + 1));
   };
   EpilogueWriter epilogue(builder, schedule, arguments);
+  const auto write_part = [&](uint32_t p, Sums& sums, GlobalB& b) {
+    if (schedule.asks_taps)
+      write_border_products(builder, schedule, arguments, entries_of(p), sums, b);
+    else
+      write_products<Sums, GlobalB>(builder, entries_of(p), sums, b);
+  };
 
   if (schedule.tile.stage == Stage::smem) {
     StagedB b(builder, schedule, arguments);
     Sums sums(builder, schedule, rows);
-    write_products(builder, entries_of(0), sums, b);
+    write_products<Sums, StagedB>(builder, entries_of(0), sums, b);
     b.finish();
     for (uint32_t row = 0; row < rows; ++row)
       epilogue.write_row(schedule.row_order[first_row + row], sums.row(row));
@@ -323,16 +363,16 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
   if (parts_are_threads(schedule)) {
     GlobalB b(builder, schedule, arguments);
     Sums sums(builder, schedule, rows);
-    write_products(builder, entries_of(part), sums, b);
+    write_part(part, sums, b);
     write_exchange(builder, schedule, arguments, sums, rows, part, epilogue, first_row);
     return;
   }
   GlobalB b(builder, schedule, arguments);
   Sums total(builder, schedule, rows);
-  write_products(builder, entries_of(0), total, b);
+  write_part(0, total, b);
   for (uint32_t p = 1; p < splitk; ++p) {
     Sums sums(builder, schedule, rows);
-    write_products(builder, entries_of(p), sums, b);
+    write_part(p, sums, b);
     const Scalar type = accumulator_scalar(schedule.problem.type);
     for (uint32_t i = 0; i < rows * schedule.tile.vec; ++i)
       builder.add(type, total.row(0)[i], sums.row(0)[i], total.row(0)[i]);

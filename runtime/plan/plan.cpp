@@ -58,7 +58,8 @@ Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const
   for (const PlanEntry& entry : manifest_.entries) {
     alignment_ = std::max<uint64_t>(alignment_, entry.pointer_alignment);
     // Column numbers of the last block are computed in 32 bits.
-    most_columns_ = std::min(most_columns_, kMost32 - entry.columns_per_block);
+    for (const PlanEntry::Range& range : entry.ranges)
+      most_columns_ = std::min(most_columns_, (kMost32 - range.items_per_block) / range.items);
   }
   if (context_->gpu() && !manifest_.entries.empty())
     load(name);
@@ -151,7 +152,7 @@ void Plan::execute(const SpmmArguments& arguments, cuda::DeviceAddress workspace
     void* parameters[PlanEntry::kMostParameters];
     for (size_t p = 0; p < entry.parameters.size(); ++p)
       parameters[p] = &values[static_cast<size_t>(entry.parameters[p])];
-    const uint64_t blocks = (n + entry.columns_per_block - 1) / entry.columns_per_block;
+    const uint64_t blocks = entry.grid_x(n);
     cuda::check(gpu.api().cuLaunchKernel(kernels_[i].handle, static_cast<uint32_t>(blocks),
                                          entry.grid_rows, 1, entry.block[0], entry.block[1],
                                          entry.block[2], entry.dynamic_shared_bytes, stream,

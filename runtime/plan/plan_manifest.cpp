@@ -143,7 +143,13 @@ PlanEntry read_entry(const Reader& json, const PlanManifest& manifest) {
     entry.parameters.push_back(role);
   }
 
-  entry.columns_per_block = json.number32("columns_per_block", 1, kMost32);
+  for (size_t i = 0; i < json.array("ranges").size(); ++i) {
+    const Reader range = json.element("ranges", i);
+    entry.ranges.push_back({range.number32("items", 1, kMost32),
+                            range.number32("items_per_block", 1, kMost32)});
+  }
+  if (entry.ranges.empty())
+    json.refuse("ranges", "at least one range of blocks");
   entry.grid_rows = json.object("grid").number32("y", 0, kMost32);
   const Json& block = json.array("block");
   if (block.size() != 3)

@@ -15,9 +15,20 @@ enum class OperandRole : uint8_t { b, c, bias, residual, columns, ldb, ldc };
 struct PlanEntry {
   std::string name;
   std::vector<OperandRole> parameters; ///< at most kMostParameters
-  /// grid.x = ceil(n / columns_per_block), grid.y = grid_rows, grid.z = 1.
-  uint32_t columns_per_block = 1;
+  /// grid.x = the sum over ranges of ceil(n * items / items_per_block), grid.y = grid_rows,
+  /// grid.z = 1.
+  struct Range {
+    uint32_t items = 1;
+    uint32_t items_per_block = 1;
+  };
+  std::vector<Range> ranges; ///< at least one
   uint32_t grid_rows = 0;
+  uint64_t grid_x(uint64_t n) const {
+    uint64_t blocks = 0;
+    for (const Range& range : ranges)
+      blocks += (n * range.items + range.items_per_block - 1) / range.items_per_block;
+    return blocks;
+  }
   uint32_t block[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   uint32_t static_shared_bytes = 0; ///< 0 where the manifest does not say

@@ -18,13 +18,14 @@ namespace {
 
 std::string describe(const SpmmCase& test, const std::string& tile, const std::string& target) {
   const SpmmProblem& problem = test.problem;
-  return fmt::format("{} times N={} ({}), {}, {}, ldb {}, ldc {}, epilogue {}{}{}, half terms {}, "
-                     "tile {}, {}",
-                     test.weights.name, test.columns, problem.columns ? "fixed" : "dynamic",
-                     name_of(problem.type), name_of(problem.layout), test.ldb, test.ldc,
-                     problem.epilogue.bias ? "bias " : "",
-                     problem.epilogue.residual ? "residual " : "",
-                     name_of(problem.epilogue.activation), problem.half_terms, tile, target);
+  return fmt::format(
+      "{}{} times N={} ({}), {}, {}, ldb {}, ldc {}, epilogue {}{}{}, half terms {}, "
+      "tile {}, {}",
+      test.weights.name,
+      problem.convolution ? ", " + to_string(*problem.convolution) : std::string(), test.n(),
+      problem.columns ? "fixed" : "dynamic", name_of(problem.type), layout_word(problem), test.ldb,
+      test.ldc, problem.epilogue.bias ? "bias " : "", problem.epilogue.residual ? "residual " : "",
+      name_of(problem.epilogue.activation), problem.half_terms, tile, target);
 }
 
 PipelineResult compile(const SpmmCase& test, const std::string& target,
@@ -41,7 +42,7 @@ PipelineResult compile(const SpmmCase& test, const std::string& target,
 /// Operands in guarded memory.
 struct Memory {
   explicit Memory(const SpmmCase& test)
-      : b(lay_out_b(test)), c(test.c_bytes()), bias(lay_out_bias(test)),
+      : b(lay_out_b(test)), c(test.c_bytes(), test.edge), bias(lay_out_bias(test)),
         residual(lay_out_residual(test)) {}
   GuardedBuffer& of(ParameterRole role) {
     return role == ParameterRole::b      ? b
@@ -53,7 +54,7 @@ struct Memory {
 };
 
 uint64_t number_of(const SpmmCase& test, ParameterRole role) {
-  return role == ParameterRole::columns ? test.columns
+  return role == ParameterRole::columns ? test.n()
          : role == ParameterRole::ldb   ? test.ldb
                                         : test.ldc;
 }
@@ -81,7 +82,7 @@ void run_kernels(const SpmmCase& test, const LoweredSpmm& lowered,
       arguments.push_back(machine.register_buffer(
           buffer.data(), buffer.bytes(), parameter.role == ParameterRole::c, parameter.name));
     }
-    const uint32_t grid = (test.columns + kernel.columns_per_block - 1) / kernel.columns_per_block;
+    const auto grid = static_cast<uint32_t>(kernel.grid_x(test.n()));
     if (grid == 0)
       continue;
     counts.instructions += machine
@@ -116,8 +117,7 @@ std::vector<uint64_t> run_host(const SpmmCase& test, const PipelineResult& compi
           argument.integer = static_cast<int64_t>(number_of(test, parameter.role));
         arguments.push_back(argument);
       }
-      const uint32_t columns =
-          (test.columns + kernel.columns_per_block - 1) / kernel.columns_per_block;
+      const auto columns = static_cast<uint32_t>(kernel.grid_x(test.n()));
       const uint32_t grid[3] = {columns, kernel.grid_rows, 1};
       if (columns != 0)
         program.run(kernel.entry, grid, arguments, pool);
@@ -129,17 +129,20 @@ std::vector<uint64_t> run_host(const SpmmCase& test, const PipelineResult& compi
 
 } // namespace
 
-SpmmCase make_case(Random& random, Matrix weights, const SpmmProblem& problem, uint32_t columns,
+SpmmCase make_case(Random& random, Matrix weights, const SpmmProblem& problem, uint32_t n,
                    ValueShape values, uint32_t slack, uint32_t nonfinite) {
   SpmmCase test;
   test.weights = rounded(std::move(weights), problem.type);
   test.problem = problem;
-  test.columns = columns;
   const bool row_major = problem.layout == Layout::row_major;
-  test.ldb = std::max(1u, row_major ? columns : test.inner()) + slack;
-  test.ldc = std::max(1u, row_major ? columns : test.rows()) + slack;
+  const auto& conv = problem.convolution;
+  const uint32_t in = conv ? conv->height * conv->width : 0;
+  const uint32_t out = conv ? conv->out_height() * conv->out_width() : 0;
+  test.columns = conv ? n * out : n;
+  test.ldb = std::max(1u, !row_major ? test.b_rows() : conv ? test.b_rows() * in : n) + slack;
+  test.ldc = std::max(1u, !row_major ? test.rows() : conv ? test.rows() * out : n) + slack;
   // Where the leading dimensions are not the kernel's parameters they are part of the problem.
-  const bool parameters = row_major && !problem.columns;
+  const bool parameters = row_major && !problem.columns && !conv;
   if (slack != 0 && !parameters) {
     test.problem.ldb = test.ldb;
     test.problem.ldc = test.ldc;
@@ -155,11 +158,11 @@ SpmmCase make_case(Random& random, Matrix weights, const SpmmProblem& problem, u
       into.push_back(rounded(value, problem.type));
     }
   };
-  fill(test.b, size_t{test.inner()} * columns);
+  fill(test.b, size_t{test.b_rows()} * test.b_columns());
   if (problem.epilogue.bias)
     fill(test.bias, test.rows());
   if (problem.epilogue.residual)
-    fill(test.residual, size_t{test.rows()} * columns);
+    fill(test.residual, size_t{test.rows()} * test.columns);
   constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(),
                                  std::numeric_limits<double>::infinity(),
                                  -std::numeric_limits<double>::infinity()};

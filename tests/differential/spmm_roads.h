@@ -19,8 +19,8 @@ struct Roads {
 };
 
 /// Fills B, bias and residual, and settles the leading dimensions: `slack` elements over tight.
-/// B gets `nonfinite` elements that are NaN or infinite.
-SpmmCase make_case(Random& random, Matrix weights, const SpmmProblem& problem, uint32_t columns,
+/// B gets `nonfinite` elements that are NaN or infinite. `n`: columns, or images.
+SpmmCase make_case(Random& random, Matrix weights, const SpmmProblem& problem, uint32_t n,
                    ValueShape values, uint32_t slack, uint32_t nonfinite = 0);
 
 /// Everything that can be wrong goes through Catch, with `tile` (words of --tile), the case and

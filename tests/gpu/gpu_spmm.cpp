@@ -84,8 +84,7 @@ public:
     for (const KernelArgument& argument :
          arguments_of(kernel, addresses, prepared.operands.columns, buffers_.ldb, buffers_.ldc))
       arguments_.push_back(std::bit_cast<uint64_t>(argument));
-    shape_.grid[0] =
-        (prepared.operands.columns + kernel.columns_per_block - 1) / kernel.columns_per_block;
+    shape_.grid[0] = static_cast<uint32_t>(kernel.grid_x(prepared.operands.columns));
     shape_.grid[1] = kernel.grid_rows;
     std::copy(std::begin(kernel.block), std::end(kernel.block), shape_.block);
     shape_.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
@@ -252,7 +251,7 @@ std::string GpuCase::describe() const {
       "{}: {} x {}, {} non-zeros, N {} ({}), {}, {}, ldb {}, ldc {}, epilogue {}{}{}, "
       "half terms {}, tile {}, seed {}{}",
       weights.name, weights.pattern.rows, weights.pattern.columns, weights.pattern.nnz(), columns,
-      problem.columns ? "fixed" : "dynamic", name_of(problem.type), name_of(problem.layout),
+      problem.columns ? "fixed" : "dynamic", name_of(problem.type), layout_word(problem),
       problem.ldb, problem.ldc, epilogue.bias ? "bias " : "", epilogue.residual ? "residual " : "",
       name_of(epilogue.activation), problem.half_terms, tile.empty() ? "auto" : tile, seed,
       nonfinite ? ", NaN and infinities in B" : "");

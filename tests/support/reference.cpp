@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
+#include <utility>
 
 namespace sparsertc::test {
 namespace {
@@ -17,28 +22,84 @@ void put(uint8_t* to, double value, DataType type) {
   std::memcpy(to, &bits, element_bytes(type));
 }
 
-uint64_t place(const SpmmCase& test, uint64_t row, uint64_t column, uint64_t leading) {
-  return test.problem.layout == Layout::row_major ? row * leading + column : column * leading + row;
+/// Where the elements of a matrix lie. Of images the columns are pixels; row-major keeps a channel
+/// of an image together (NCHW), column-major the channels of a pixel (NHWC).
+struct Placement {
+  bool row_major;
+  uint64_t leading;
+  uint64_t pixels; ///< of an image; of a plain matrix 0
+  uint64_t at(uint64_t row, uint64_t column) const {
+    if (!row_major)
+      return column * leading + row;
+    if (pixels == 0)
+      return row * leading + column;
+    return column / pixels * leading + row * pixels + column % pixels;
+  }
+};
+
+Placement placement_of_b(const SpmmCase& test) {
+  const auto& convolution = test.problem.convolution;
+  return {test.problem.layout == Layout::row_major, test.ldb,
+          convolution ? uint64_t{convolution->height} * convolution->width : 0};
+}
+Placement placement_of_c(const SpmmCase& test) {
+  const auto& convolution = test.problem.convolution;
+  return {test.problem.layout == Layout::row_major, test.ldc,
+          convolution ? uint64_t{convolution->out_height()} * convolution->out_width() : 0};
 }
 
-size_t matrix_bytes(const SpmmCase& test, uint64_t rows, uint64_t columns, uint64_t leading) {
-  const bool row_major = test.problem.layout == Layout::row_major;
-  const uint64_t lines = row_major ? rows : columns, length = row_major ? columns : rows;
-  // The last line ends with its last element: nothing behind it may be touched.
-  return lines == 0 || length == 0
+/// The last line ends with its last element: nothing behind it may be touched.
+size_t matrix_bytes(const SpmmCase& test, uint64_t rows, uint64_t columns,
+                    const Placement& placement) {
+  return rows == 0 || columns == 0
              ? 0
-             : ((lines - 1) * leading + length) * element_bytes(test.problem.type);
+             : (placement.at(rows - 1, columns - 1) + 1) * element_bytes(test.problem.type);
 }
 
 GuardedBuffer lay_out(const SpmmCase& test, const std::vector<double>& values, uint64_t rows,
-                      uint64_t leading) {
-  GuardedBuffer buffer(matrix_bytes(test, rows, test.columns, leading));
+                      uint64_t columns, const Placement& placement) {
+  GuardedBuffer buffer(matrix_bytes(test, rows, columns, placement), test.edge);
   const size_t size = element_bytes(test.problem.type);
   for (uint64_t row = 0; row < rows; ++row)
-    for (uint64_t column = 0; column < test.columns; ++column)
-      put(buffer.data() + place(test, row, column, leading) * size,
-          values[row * test.columns + column], test.problem.type);
+    for (uint64_t column = 0; column < columns; ++column)
+      put(buffer.data() + placement.at(row, column) * size, values[row * columns + column],
+          test.problem.type);
   return buffer;
+}
+
+/// Calls add(weight, b) for every product that element (row, column) of C is the sum of.
+template <class Add>
+void for_each_product(const SpmmCase& test, uint32_t row, uint32_t column, Add add) {
+  const Pattern& pattern = test.weights.pattern;
+  const uint64_t begin = pattern.row_offset[row], end = pattern.row_offset[row + 1];
+  if (!test.problem.convolution) {
+    for (uint64_t entry = begin; entry < end; ++entry)
+      add(test.weights.values[entry],
+          test.b[size_t{pattern.column_index[entry]} * test.columns + column]);
+    return;
+  }
+  const Convolution& c = *test.problem.convolution;
+  const uint32_t height = c.filter_height, width = c.filter_width;
+  const uint32_t group_channels = pattern.columns / (height * width);
+  const uint32_t group = row / (pattern.rows / c.groups);
+  const uint32_t pixels = c.out_height() * c.out_width();
+  const uint32_t image = column / pixels, pixel = column % pixels;
+  const uint32_t oh = pixel / c.out_width(), ow = pixel % c.out_width();
+  for (uint64_t entry = begin; entry < end; ++entry) {
+    const uint32_t at = pattern.column_index[entry];
+    const bool crs = c.taps == TapOrder::crs;
+    const uint32_t channel = crs ? at / (height * width) : at % group_channels;
+    const uint32_t r = crs ? at / width % height : at / group_channels / width;
+    const uint32_t s = crs ? at % width : at / group_channels % width;
+    const int64_t y = int64_t{oh} * c.stride_h + int64_t{r} * c.dilation_h - c.pad_top;
+    const int64_t x = int64_t{ow} * c.stride_w + int64_t{s} * c.dilation_w - c.pad_left;
+    if (y < 0 || y >= c.height || x < 0 || x >= c.width)
+      continue;
+    const uint64_t b_row = group * group_channels + channel;
+    const uint64_t b_column = (uint64_t{image} * c.height + static_cast<uint64_t>(y)) * c.width +
+                              static_cast<uint64_t>(x);
+    add(test.weights.values[entry], test.b[b_row * test.b_columns() + b_column]);
+  }
 }
 
 struct TypeFacts {
@@ -101,36 +162,69 @@ Matrix rounded(Matrix matrix, DataType type) {
   return matrix;
 }
 
-GuardedBuffer::GuardedBuffer(size_t bytes)
-    : storage_(bytes + 2 * kGuard + 64, 0xff), bytes_(bytes) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(storage_.data()) + kGuard;
-  begin_ = kGuard + (64 - address % 64) % 64;
+GuardedBuffer::GuardedBuffer(size_t bytes, Edge edge) : bytes_(bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  zone_bytes_ = (bytes + 2 * kGuard + page - 1) / page * page;
+  void* const pages =
+      mmap(nullptr, zone_bytes_ + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED)
+    throw std::bad_alloc();
+  zone_ = static_cast<uint8_t*>(pages) + page;
+  if (mprotect(zone_, zone_bytes_, PROT_READ | PROT_WRITE) != 0)
+    throw std::bad_alloc();
+  std::memset(zone_, 0xff, zone_bytes_);
+  begin_ = edge == Edge::begin ? 0 : edge == Edge::end ? zone_bytes_ - bytes : kGuard;
+}
+
+GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept
+    : zone_(std::exchange(other.zone_, nullptr)), zone_bytes_(other.zone_bytes_),
+      begin_(other.begin_), bytes_(other.bytes_) {}
+
+GuardedBuffer::~GuardedBuffer() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (zone_ != nullptr)
+    munmap(zone_ - page, zone_bytes_ + 2 * page);
 }
 
 bool GuardedBuffer::guards_intact() const {
   const auto poisoned = [](uint8_t byte) { return byte == 0xff; };
-  const auto begin = storage_.begin() + static_cast<ptrdiff_t>(begin_);
-  return std::all_of(storage_.begin(), begin, poisoned) &&
-         std::all_of(begin + static_cast<ptrdiff_t>(bytes_), storage_.end(), poisoned);
+  return std::all_of(zone_, zone_ + begin_, poisoned) &&
+         std::all_of(zone_ + begin_ + bytes_, zone_ + zone_bytes_, poisoned);
 }
 
+uint32_t SpmmCase::n() const {
+  return problem.convolution
+             ? columns / (problem.convolution->out_height() * problem.convolution->out_width())
+             : columns;
+}
+uint32_t SpmmCase::b_rows() const {
+  const auto& convolution = problem.convolution;
+  return convolution ? inner() / (convolution->filter_height * convolution->filter_width) *
+                           convolution->groups
+                     : inner();
+}
+uint32_t SpmmCase::b_columns() const {
+  return problem.convolution ? n() * problem.convolution->height * problem.convolution->width
+                             : columns;
+}
 size_t SpmmCase::b_bytes() const {
-  return matrix_bytes(*this, inner(), columns, ldb);
+  return matrix_bytes(*this, b_rows(), b_columns(), placement_of_b(*this));
 }
 size_t SpmmCase::c_bytes() const {
-  return matrix_bytes(*this, rows(), columns, ldc);
+  return matrix_bytes(*this, rows(), columns, placement_of_c(*this));
 }
 
 GuardedBuffer lay_out_b(const SpmmCase& test) {
-  return lay_out(test, test.b, test.inner(), test.ldb);
+  return lay_out(test, test.b, test.b_rows(), test.b_columns(), placement_of_b(test));
 }
 GuardedBuffer lay_out_residual(const SpmmCase& test) {
-  return test.residual.empty() ? GuardedBuffer(0)
-                               : lay_out(test, test.residual, test.rows(), test.ldc);
+  return test.residual.empty()
+             ? GuardedBuffer(0)
+             : lay_out(test, test.residual, test.rows(), test.columns, placement_of_c(test));
 }
 GuardedBuffer lay_out_bias(const SpmmCase& test) {
   const size_t size = element_bytes(test.problem.type);
-  GuardedBuffer buffer(test.bias.size() * size);
+  GuardedBuffer buffer(test.bias.size() * size, test.edge);
   for (size_t i = 0; i < test.bias.size(); ++i)
     put(buffer.data() + i * size, test.bias[i], test.problem.type);
   return buffer;
@@ -138,29 +232,28 @@ GuardedBuffer lay_out_bias(const SpmmCase& test) {
 
 std::vector<uint64_t> read_c(const SpmmCase& test, const GuardedBuffer& c) {
   const size_t size = element_bytes(test.problem.type);
+  const Placement placement = placement_of_c(test);
   std::vector<uint64_t> bits;
   bits.reserve(size_t{test.rows()} * test.columns);
   for (uint64_t row = 0; row < test.rows(); ++row)
     for (uint64_t column = 0; column < test.columns; ++column) {
       uint64_t element = 0;
-      std::memcpy(&element, c.data() + place(test, row, column, test.ldc) * size, size);
+      std::memcpy(&element, c.data() + placement.at(row, column) * size, size);
       bits.push_back(element);
     }
   return bits;
 }
 
 bool gaps_intact(const SpmmCase& test, const GuardedBuffer& c) {
-  const bool row_major = test.problem.layout == Layout::row_major;
   const size_t size = element_bytes(test.problem.type);
-  const uint64_t lines = row_major ? test.rows() : test.columns;
-  const uint64_t length = row_major ? test.columns : test.rows();
-  if (c.bytes() == 0)
-    return true;
-  for (uint64_t line = 0; line + 1 < lines; ++line)
-    for (uint64_t byte = (line * test.ldc + length) * size; byte < (line + 1) * test.ldc * size;
-         ++byte)
-      if (c.data()[byte] != 0xff)
-        return false;
+  const Placement placement = placement_of_c(test);
+  std::vector<bool> is_element(c.bytes() / size, false);
+  for (uint64_t row = 0; row < test.rows(); ++row)
+    for (uint64_t column = 0; column < test.columns; ++column)
+      is_element[placement.at(row, column)] = true;
+  for (size_t byte = 0; byte < c.bytes(); ++byte)
+    if (!is_element[byte / size] && c.data()[byte] != 0xff)
+      return false;
   return true;
 }
 
@@ -192,9 +285,8 @@ std::string compare_with_reference(const SpmmCase& test, const std::vector<uint6
         magnitude += fabsl(term);
         finite = finite && std::isfinite(term);
       };
-      for (uint64_t entry = pattern.row_offset[row]; entry < pattern.row_offset[row + 1]; ++entry)
-        add(static_cast<long double>(test.weights.values[entry]) *
-            test.b[size_t{pattern.column_index[entry]} * test.columns + column]);
+      for_each_product(test, row, column,
+                       [&](double weight, double b) { add(static_cast<long double>(weight) * b); });
       if (problem.epilogue.bias)
         add(test.bias[row]);
       if (problem.epilogue.residual)

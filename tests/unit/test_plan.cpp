@@ -44,8 +44,9 @@ Json demo_manifest() {
         {"name": "columns", "role": "columns", "type": "i32", "bytes": 4},
         {"name": "ldb", "role": "ldb", "type": "i32", "bytes": 4},
         {"name": "ldc", "role": "ldc", "type": "i32", "bytes": 4}],
-      "columns_per_block": 256,
-      "grid": {"rule": "x = ceil(n / columns_per_block)", "x": null, "y": 16, "z": 1},
+      "ranges": [{"code": "columns", "items": 1, "items_per_block": 256}],
+      "grid": {"rule": "x = sum over ranges of ceil(n * items / items_per_block)",
+               "x": null, "y": 16, "z": 1},
       "block": [256, 1, 4], "dynamic_shared_bytes": 0, "pointer_alignment_bytes": 4,
       "registers": 40, "static_shared_bytes": 32768}]})json");
 }
@@ -514,7 +515,10 @@ TEST_CASE("manifests that are wrong are refused with the key") {
   refused("key entries[0].name: ", [](Json&, Json& e) { e["name"] = "exit"; });
   refused("key entries[0].block: ", [](Json&, Json& e) { e["block"] = {1, 1}; });
   refused("key entries[0].block: ", [](Json&, Json& e) { e["block"] = {0, 1, 1}; });
-  refused("key entries[0].columns_per_block: ", [](Json&, Json& e) { e["columns_per_block"] = 0; });
+  refused("key entries[0].ranges: ", [](Json&, Json& e) { e["ranges"] = Json::array(); });
+  refused("key entries[0].ranges[0].items: ", [](Json&, Json& e) { e["ranges"][0]["items"] = 0; });
+  refused("key entries[0].ranges[0].items_per_block: ",
+          [](Json&, Json& e) { e["ranges"][0]["items_per_block"] = 0; });
   refused("key entries[0].pointer_alignment_bytes: ",
           [](Json&, Json& e) { e["pointer_alignment_bytes"] = 12; });
   refused("key entries[0].grid.y: ", [](Json&, Json& e) { e["grid"].erase("y"); });
