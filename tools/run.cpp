@@ -7,16 +7,16 @@
 #include "tools/command.h"
 #include "tools/gpu.h"
 #include "tools/options.h"
+#include "tools/run_bundle.h"
+#include "tools/run_report.h"
 #include "tools/session.h"
 #include "tools/spmm_check.h"
 #include "tools/spmm_operands.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 
 namespace sparsertc {
@@ -34,22 +34,12 @@ struct RunOptions {
   AssemblerOptions assembler;
   ReportOptions report;
   OperandSources sources;
+  std::string weights;
   std::string output;
   std::string device = "auto";
   std::string road = "direct";
   bool check = false;
   unsigned repeat = 10;
-};
-
-/// What a run tells, whatever the device.
-struct RunReport {
-  std::string device;
-  unsigned threads = 0; ///< 0 on a GPU
-  double compile_us = 0;
-  double time_us = 0; ///< median
-  double time_min_us = 0;
-  double time_max_us = 0;
-  unsigned repeat = 0;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -86,76 +76,51 @@ void execute_on_host(PipelineResult& compiled, const SpmmBuffers& buffers, uint3
   report.repeat = repeat;
 }
 
-nlohmann::ordered_json to_json(const PipelineResult& compiled, const SpmmOperands& operands,
-                               const RunReport& report, const CheckResult* check) {
+/// What was compiled, for the report.
+void describe(const PipelineResult& compiled, const SpmmOperands& operands, RunReport& report) {
   const Pattern& pattern = compiled.weights.pattern;
   const SpmmSchedule& schedule = compiled.schedule;
-  nlohmann::ordered_json json;
-  json["input"] = compiled.weights.name;
-  json["m"] = pattern.rows;
-  json["k"] = pattern.columns;
-  json["n"] = operands.n;
-  json["nnz"] = pattern.nnz();
-  json["sparsity"] = statistics_of(pattern).sparsity;
-  json["dtype"] = name_of(schedule.problem.type);
-  json["layout"] = layout_word(schedule.request);
-  json["device"] = report.device;
-  json["target"] = schedule.target.name;
-  if (report.threads != 0)
-    json["threads"] = report.threads;
-  json["strategy"] = name_of(schedule.tile.strategy);
-  json["tile"] = to_string(schedule.tile);
-  json["compile_us"] = report.compile_us;
-  json["repeat"] = report.repeat;
-  json["time_us"] = report.time_us;
-  json["time_min_us"] = report.time_min_us;
-  json["time_max_us"] = report.time_max_us;
-  const double operations = 2.0 * static_cast<double>(pattern.nnz()) * operands.columns;
-  json["gflops"] = report.time_us > 0 ? operations / report.time_us * 1e-3 : 0.0;
-  json["check"] = check == nullptr ? "skipped" : check->passed ? "passed" : "failed";
-  if (check != nullptr) {
-    json["max_error"] = check->max_error;
-    json["max_error_over_bound"] = check->max_error_over_bound;
-    json["worst"] = {{"row", check->row},
-                     {"column", check->column},
-                     {"expected", check->expected},
-                     {"found", check->found},
-                     {"bound", check->bound}};
-  }
-  return json;
+  report.input = compiled.weights.name;
+  report.m = pattern.rows;
+  report.k = pattern.columns;
+  report.n = operands.n;
+  report.nnz = pattern.nnz();
+  report.dtype = name_of(schedule.problem.type);
+  report.layout = layout_word(schedule.request);
+  if (schedule.request.convolution)
+    report.convolution = to_string(*schedule.request.convolution);
+  report.operations = 2 * pattern.nnz() * operands.columns;
+  report.target = schedule.target.name;
+  report.strategy = name_of(schedule.tile.strategy);
+  report.tile = to_string(schedule.tile);
+  report.prepare_us = total_us(compiled.times);
 }
 
-std::string to_text(const nlohmann::ordered_json& json) {
-  std::string text = fmt::format(
-      "{} x {}, {} non-zeros ({:.2f} % zeros), times {} x {}, {}\n", json["m"].get<uint64_t>(),
-      json["k"].get<uint64_t>(), json["nnz"].get<uint64_t>(), 100 * json["sparsity"].get<double>(),
-      json["k"].get<uint64_t>(), json["n"].get<uint64_t>(), json["dtype"].get<std::string>());
-  text += fmt::format(
-      "on {}{}: {}\n", json["device"].get<std::string>(),
-      json.contains("threads") ? fmt::format(" ({} threads)", json["threads"].get<unsigned>()) : "",
-      json["tile"].get<std::string>());
-  text += fmt::format("compiled in {:.1f} ms, runs in {:.1f} us (median of {}, {:.1f} to {:.1f}), "
-                      "{:.2f} GFLOP/s\n",
-                      json["compile_us"].get<double>() * 1e-3, json["time_us"].get<double>(),
-                      json["repeat"].get<unsigned>(), json["time_min_us"].get<double>(),
-                      json["time_max_us"].get<double>(), json["gflops"].get<double>());
-  return text;
-}
-
-std::string describe(const CheckResult& check) {
-  if (check.max_error_over_bound == 0)
-    return "check passed: every element is exact\n";
-  return fmt::format(
-      "check {}: worst element ({}, {}): expected {:.9g}, found {:.9g}, bound {:.3g}; "
-      "largest error / bound {:.3f}, largest error {:.3g}\n",
-      check.passed ? "passed" : "FAILED", check.row, check.column, check.expected, check.found,
-      check.bound, check.max_error_over_bound, check.max_error);
-}
-
-void write_result(const std::string& path, const SpmmOperands& operands,
-                  const SpmmProblem& problem, const std::vector<double>& values) {
+void write_result(const std::string& path, const SpmmOperands& operands, const SpmmProblem& problem,
+                  const std::vector<double>& values) {
   write_npy(path, result_shape(operands, problem), stored_type(problem.type),
             in_file_order(operands, problem, values));
+}
+
+/// Code that has been compiled before.
+int run_compiled(const RunOptions& options) {
+  if (options.device == "cpu")
+    throw UsageError("--device=cpu: " + options.input.path + " holds code for GPUs",
+                     "give the weights that it was compiled from");
+  if (!options.schedule.tile.empty() || options.schedule.budget != 0)
+    throw UsageError("--tile and --budget: " + options.input.path + " is compiled already");
+  BundleRun bundle;
+  bundle.path = options.input.path;
+  bundle.weights = options.weights;
+  bundle.tensor = options.input.tensor;
+  bundle.sources = options.sources;
+  bundle.problem = options.problem;
+  bundle.output = options.output;
+  bundle.check = options.check;
+  bundle.repeat = options.repeat;
+  bundle.jobs = options.jobs.jobs;
+  bundle.json = wants_json(options.report);
+  return run_bundle(bundle);
 }
 
 int run(const RunOptions& options) {
@@ -167,6 +132,10 @@ int run(const RunOptions& options) {
     throw UsageError("--repeat: expected at least 1");
   const bool json_report = wants_json(options.report);
   const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
+  if (is_compiled_code(options.input.path))
+    return run_compiled(options);
+  if (!options.weights.empty())
+    throw UsageError("--weights is for bundles; " + options.input.path + " holds the weights");
   std::unique_ptr<cuda::Context> gpu;
   if (device == 0)
     gpu = find_gpu();
@@ -227,7 +196,7 @@ int run(const RunOptions& options) {
     report.threads = pool.threads();
     execute_on_host(compiled, buffers, operands.n, options.repeat, pool, report);
   }
-  report.compile_us = total_us(compiled.times);
+  describe(compiled, operands, report);
   const std::vector<double> result = read_back(buffers, operands, problem);
 
   CheckResult check;
@@ -235,8 +204,7 @@ int run(const RunOptions& options) {
     stop_if_interrupted();
     progress.show("sparsertc: checking ...");
     const auto start = std::chrono::steady_clock::now();
-    check = check_spmm(compiled.weights, problem, compiled.schedule.tile, operands, result,
-                       pool);
+    check = check_spmm(compiled.weights, problem, compiled.schedule.tile, operands, result, pool);
     compiled.times.push_back({"check", seconds_since(start) * 1e6});
   }
   progress.clear();
@@ -244,26 +212,16 @@ int run(const RunOptions& options) {
   if (!options.output.empty())
     write_result(options.output, operands, problem, result);
 
-  const nlohmann::ordered_json json =
-      to_json(compiled, operands, report, options.check ? &check : nullptr);
-  std::FILE* out = options.output == "-" ? stderr : stdout;
-  if (json_report)
-    fmt::print(out, "{}\n", json.dump(2));
-  else
-    fmt::print(out, "{}{}", to_text(json), options.check ? describe(check) : "");
-  if (check.passed)
-    return 0;
-  if (json_report)
-    fmt::print(stderr, "{}", describe(check));
-  return 1;
+  return print_report(report, options.check ? &check : nullptr, json_report, options.output == "-");
 }
 
 } // namespace
 
 Command add_run_command(CLI::App& application) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* parser =
-      application.add_subcommand("run", "Multiplies, on the GPU or the CPU of this machine");
+  CLI::App* parser = application.add_subcommand(
+      "run", "Multiplies, on the GPU or the CPU of this machine; IN may also be a bundle, or a "
+             ".cubin or .ptx with its manifest beside it");
   declare(*parser, options->input);
   parser->add_option(
       "--b", options->sources.b,
@@ -275,6 +233,8 @@ Command add_run_command(CLI::App& application) {
       ->add_option("--seed", options->sources.seed,
                    "Of the operands that no file gives, in [-1, 1)")
       ->capture_default_str();
+  parser->add_option("--weights", options->weights,
+                     "For --check of a bundle: the file that it was compiled from");
   parser->add_option("--output", options->output, "Write C as .npy (bf16 as f32)");
   parser->add_flag("--check", options->check,
                    "Recompute in float64; exit code 1 where an element misses its bound");
@@ -297,6 +257,7 @@ Command add_run_command(CLI::App& application) {
       "  sparsertc run layer.npy -n 256 --check\n"
       "  sparsertc run layer.npy --b activations.npy --bias-file bias.npy --activation=relu "
       "--output out.npy\n"
+      "  sparsertc run layer.srtc --check --weights layer.npy\n"
       "  sparsertc run pattern.smtx --values=random:1 --dtype=f16 --device=cpu --report=json",
       kDefaultColumns));
   return {parser, [options] { return run(*options); }};
