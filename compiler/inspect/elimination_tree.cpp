@@ -25,6 +25,37 @@ std::vector<uint32_t> elimination_tree(const Pattern& a) {
   return parent;
 }
 
+std::vector<uint32_t> postorder(const std::vector<uint32_t>& parent) {
+  const uint32_t size = static_cast<uint32_t>(parent.size());
+  // Children in lists: the smallest one first.
+  std::vector<uint32_t> child(size, kNoVertex), sibling(size, kNoVertex);
+  for (uint32_t v = size; v-- > 0;)
+    if (parent[v] != kNoVertex) {
+      sibling[v] = child[parent[v]];
+      child[parent[v]] = v;
+    }
+  std::vector<uint32_t> order;
+  order.reserve(size);
+  for (uint32_t root = 0; root < size; ++root) {
+    if (parent[root] != kNoVertex)
+      continue;
+    // Down to the first leaf, then on from each vertex to its sibling or its parent.
+    for (uint32_t v = root;;) {
+      while (child[v] != kNoVertex)
+        v = child[v];
+      order.push_back(v);
+      while (v != root && sibling[v] == kNoVertex) {
+        v = parent[v];
+        order.push_back(v);
+      }
+      if (v == root)
+        break;
+      v = sibling[v];
+    }
+  }
+  return order;
+}
+
 TreeParts cut_tree(const std::vector<uint32_t>& parent, const std::vector<uint64_t>& weight,
                    uint64_t pieces) {
   const uint32_t size = static_cast<uint32_t>(parent.size());

@@ -16,6 +16,11 @@ inline constexpr uint32_t kNoVertex = UINT32_MAX;
 /// square.
 std::vector<uint32_t> elimination_tree(const Pattern& a);
 
+/// Children before parents, each subtree in one piece: p[new] = old. An order like the present one,
+/// in that L and U have the same entries between the same vertices, but kinder to caches. Of the
+/// children of a vertex the smaller ones come first.
+std::vector<uint32_t> postorder(const std::vector<uint32_t>& parent);
+
 /// Whole subtrees, each a part, and the vertices above them.
 struct TreeParts {
   /// Vertices of each part, ascending; large parts first.

@@ -13,36 +13,6 @@ constexpr double kLevelUs = 0.65;
 constexpr double kEntryUs = 1.2e-4;
 constexpr double kFlopUs = 5e-6;
 
-/// The vertices with every child before its parent and every subtree in one piece.
-std::vector<uint32_t> postorder(const std::vector<uint32_t>& parent) {
-  const uint32_t size = static_cast<uint32_t>(parent.size());
-  std::vector<uint32_t> first_child(size, kNoVertex), sibling(size, kNoVertex);
-  for (uint32_t vertex = size; vertex-- > 0;)
-    if (parent[vertex] != kNoVertex) {
-      sibling[vertex] = first_child[parent[vertex]];
-      first_child[parent[vertex]] = vertex;
-    }
-  std::vector<uint32_t> result, path;
-  result.reserve(size);
-  for (uint32_t root = 0; root < size; ++root) {
-    if (parent[root] != kNoVertex)
-      continue;
-    path.assign(1, root);
-    while (!path.empty()) {
-      const uint32_t vertex = path.back();
-      const uint32_t child = first_child[vertex];
-      if (child != kNoVertex) {
-        first_child[vertex] = sibling[child];
-        path.push_back(child);
-      } else {
-        result.push_back(vertex);
-        path.pop_back();
-      }
-    }
-  }
-  return result;
-}
-
 /// The root of a set in a forest of sets; halves the path on the way.
 uint32_t find_root(std::vector<uint32_t>& forest, uint32_t vertex) {
   while (forest[vertex] != vertex) {

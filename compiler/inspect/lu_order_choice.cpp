@@ -1,5 +1,6 @@
 #include "compiler/inspect/lu_order_choice.h"
 
+#include "compiler/inspect/elimination_tree.h"
 #include "compiler/inspect/shallow_order.h"
 
 #include <algorithm>
@@ -71,6 +72,8 @@ void refine(const Pattern& square, Permutation& order, OrderCandidate& candidate
   candidate = other;
   candidate.shallow = true;
   order = compose(order, shallow);
+  // Columns that work together come to lie together.
+  order = compose(order, postorder(elimination_tree(permute(square, order, order))));
 }
 
 struct Trial {

@@ -3,6 +3,7 @@
 #include "compiler/input/read.h"
 #include "compiler/inspect/elimination_tree.h"
 #include "compiler/inspect/lu_symbolic.h"
+#include "compiler/pattern/permutation.h"
 #include "ir/error.h"
 #include "tests/support/lu_patterns.h"
 
@@ -142,6 +143,27 @@ TEST_CASE("A cut tree has every vertex once and no part depends on another") {
         CHECK(parent[v] > v);
         CHECK((part[parent[v]] == kNoVertex || part[parent[v]] == part[v]));
       }
+  }
+}
+
+TEST_CASE("A postorder keeps the fill and each subtree in one piece") {
+  Random random(test::test_seed(20261201));
+  for (const uint32_t size : {0u, 1u, 2u, 200u}) {
+    const Pattern a = test::random_square(random, size, 1);
+    const std::vector<uint32_t> parent = elimination_tree(a);
+    const Permutation order = postorder(parent);
+    REQUIRE(is_permutation(order, size));
+    const Permutation place = inverse(order);
+    std::vector<uint32_t> below(size, 1); // vertices of the subtree
+    for (uint32_t v = 0; v < size; ++v)
+      if (parent[v] != kNoVertex)
+        below[parent[v]] += below[v];
+    for (uint32_t v = 0; v < size; ++v)
+      if (parent[v] != kNoVertex) {
+        CHECK(place[v] < place[parent[v]]);
+        CHECK(place[v] + below[parent[v]] > place[parent[v]]);
+      }
+    CHECK(symbolic_lu(permute(a, order, order)).rows == permute(symbolic_lu(a).rows, order, order));
   }
 }
 
