@@ -3,6 +3,7 @@
 #include "compiler/pipeline.h"
 #include "ir/error.h"
 #include "tools/command.h"
+#include "tools/inspect_lu.h"
 #include "tools/options.h"
 #include "tools/session.h"
 
@@ -22,6 +23,7 @@ struct InspectOptions {
   InputOptions input;
   ProblemOptions problem;
   ScheduleOptions schedule;
+  LuOptions lu;
   WatchOptions watch;
   ReportOptions report;
   std::string target = "sm_90";
@@ -198,6 +200,9 @@ int inspect(const InspectOptions& options) {
     print_tensors(options.input);
     return 0;
   }
+  if (options.problem.op == "lu")
+    return inspect_lu(
+        {options.input, options.lu, options.watch, options.plot, wants_json(options.report)});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
   pipeline.target = resolve_target(options.target);
@@ -243,16 +248,19 @@ Command add_inspect_command(CLI::App& application) {
   parser->add_option("--target", options->target, "What the code would be made for")
       ->capture_default_str();
   parser->add_option("--plot", options->plot,
-                     "Write a spy plot with the tiles drawn in, as SVG (-: to standard output, the "
-                     "report then goes to standard error)");
+                     "Write a spy plot with the tiles drawn in (--op=lu: the factors with their "
+                     "levels), as SVG (-: to standard output, the report then goes to standard "
+                     "error)");
   declare(*parser, options->report);
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
+  declare(*parser, options->lu);
   declare(*parser, options->watch);
   parser->footer("Examples:\n"
                  "  sparsertc inspect layer.smtx.gz\n"
                  "  sparsertc inspect layer.npy --plot=layer.svg -n 256 --dtype=f16\n"
-                 "  sparsertc inspect layer.npz --report=json --target=host");
+                 "  sparsertc inspect layer.npz --report=json --target=host\n"
+                 "  sparsertc inspect circuit.mtx --op=lu --plot=factors.svg");
   return {parser, [options] { return inspect(*options); }};
 }
 
