@@ -11,6 +11,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -93,6 +94,8 @@ private:
   /// Forward and backward, of A and of its transpose.
   std::vector<LevelStage> solve_stages_[4];
   std::vector<std::vector<T>> work_; ///< a dense column of zeros for each thread
+  mutable std::mutex solve_mutex_;
+  mutable std::vector<T> solve_work_; ///< guarded by solve_mutex_
 };
 
 extern template class Factors<float>;

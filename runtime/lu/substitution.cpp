@@ -57,10 +57,14 @@ void backward_row(const Side& side, const T* v, T pivot, uint32_t i, T* x) {
     x[uint64_t{i} * kWidth + r] = times(pivot, sum[r]);
 }
 
-/// Both substitutions by columns, one after the other: what one thread does fastest.
+/// Both substitutions by columns, one after the other: what one thread does fastest. `run` says how
+/// many columns from each on have the same entries below; pairs of them are subtracted in one
+/// sweep.
 template <unsigned kWidth, class T>
-void substitute_by_columns(const LuTables& tables, const T* v, T* w) {
+void substitute_by_columns(const LuTables& tables, const uint32_t* run, const T* v, T* w) {
   const uint32_t* const row = tables.row_index.data();
+  const uint64_t* const diagonal = tables.diagonal.data();
+  const uint64_t* const column = tables.column_offset.data();
   const auto subtract = [&](uint64_t begin, uint64_t end, const T* factor) {
     for (uint64_t p = begin; p < end; ++p) {
       T* const other = w + uint64_t{row[p]} * kWidth;
@@ -69,18 +73,35 @@ void substitute_by_columns(const LuTables& tables, const T* v, T* w) {
         other[r] = minus_product(other[r], entry, factor[r]);
     }
   };
-  for (uint32_t k = 0; k < tables.size; ++k) {
-    T z[kWidth];
+  const auto divide = [&](uint32_t k, T* z) {
     for (unsigned r = 0; r < kWidth; ++r)
-      z[r] = times(v[tables.diagonal[k]], w[uint64_t{k} * kWidth + r]);
-    subtract(tables.diagonal[k] + 1, tables.column_offset[k + 1], z);
+      z[r] = times(v[diagonal[k]], w[uint64_t{k} * kWidth + r]);
+  };
+  T z[kWidth], next[kWidth];
+  for (uint32_t k = 0; k < tables.size; ++k) {
+    divide(k, z);
+    const uint64_t first = diagonal[k] + 1;
+    if (run[k] < 2) {
+      subtract(first, column[k + 1], z);
+      continue;
+    }
+    subtract(first, first + 1, z);
+    divide(k + 1, next);
+    const T* const l0 = v + first + 1;
+    const T* const l1 = v + diagonal[k + 1] + 1;
+    const uint32_t* const rows = row + diagonal[k + 1] + 1;
+    const uint64_t count = column[k + 2] - diagonal[k + 1] - 1;
+    for (uint64_t q = 0; q < count; ++q) {
+      T* const other = w + uint64_t{rows[q]} * kWidth;
+      for (unsigned r = 0; r < kWidth; ++r)
+        other[r] = minus_product(minus_product(other[r], l0[q], z[r]), l1[q], next[r]);
+    }
+    ++k;
   }
   for (uint32_t k = tables.size; k-- > 0;) {
-    T x[kWidth];
-    for (unsigned r = 0; r < kWidth; ++r)
-      w[uint64_t{k} * kWidth + r] = x[r] =
-          times(v[tables.diagonal[k]], w[uint64_t{k} * kWidth + r]);
-    subtract(tables.column_offset[k], tables.diagonal[k], x);
+    divide(k, z);
+    std::copy(z, z + kWidth, w + uint64_t{k} * kWidth);
+    subtract(column[k], diagonal[k], z);
   }
 }
 
@@ -130,18 +151,23 @@ void Factors<T>::solve_block(const V* b, V* x, unsigned used, bool transposed,
     up[r] = 1 / down[r];
   }
 
-  std::vector<T> w(n * kWidth, T(0));
+  // Memory that was used before is there at once; whoever comes while it is in use takes new.
+  std::unique_lock<std::mutex> lock(solve_mutex_, std::try_to_lock);
+  std::vector<T> own;
+  std::vector<T>& w = lock.owns_lock() ? solve_work_ : own;
+  w.resize(n * kWidth);
   for (uint64_t i = 0; i < n; ++i) {
     const uint32_t from = order_in[i];
-    for (unsigned r = 0; r < used; ++r)
-      w[i * kWidth + r] = to_scalar<T>(scaled(b[r * n + from], scale_in, from) * down[r]);
+    for (unsigned r = 0; r < kWidth; ++r)
+      w[i * kWidth + r] =
+          r < used ? to_scalar<T>(scaled(b[r * n + from], scale_in, from) * down[r]) : T(0);
   }
 
   const T* const v = values_.data();
   const std::vector<LevelStage>& forward = solve_stages_[transposed ? 2 : 0];
   const std::vector<LevelStage>& backward = solve_stages_[transposed ? 3 : 1];
   if (!transposed && (pool == nullptr || !worth_sharing(forward, backward))) {
-    substitute_by_columns<kWidth>(t, v, w.data());
+    substitute_by_columns<kWidth>(t, run_.data(), v, w.data());
   } else {
     const Side side =
         transposed ? Side{t.column_offset.data(), t.diagonal.data(), t.row_index.data(), nullptr}
