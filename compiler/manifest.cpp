@@ -64,6 +64,7 @@ Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
 
 Json convolution_json(const Convolution& convolution, const SpmmSchedule& schedule) {
   Json json;
+  json["words"] = to_string(convolution);
   json["channels"] = convolution.channels;
   json["height"] = convolution.height;
   json["width"] = convolution.width;

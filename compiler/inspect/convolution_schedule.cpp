@@ -53,7 +53,7 @@ bool split_pays(const Convolution& convolution, uint64_t images) {
 }
 
 uint32_t choose_border_channels(const Pattern& pattern, const Convolution& convolution) {
-  if (convolution.groups > 1 || pattern.nnz() == 0)
+  if (pattern.nnz() == 0)
     return std::max(1u, convolution.channels);
   const double density =
       static_cast<double>(pattern.nnz()) / (static_cast<double>(pattern.rows) * pattern.columns);

@@ -40,9 +40,9 @@ PixelWriter::Pixel PixelWriter::of_item(Reg item) const {
     const uint64_t begin = end - set.count();
     const Number number = arithmetic_.sub(in_image, static_cast<int64_t>(begin));
     const bool one_line = set.line().count == 1;
-    const Position place =
-        position(set, one_line ? Number(0) : arithmetic_.div(number, set.along().count),
-                 one_line ? number : arithmetic_.rem(number, set.along().count));
+    const Number line = one_line ? Number(0) : arithmetic_.div(number, set.along().count);
+    const Number along = one_line ? number : arithmetic_.rem(number, set.along().count);
+    const Position place = position(set, line, along);
     if (i + 1 == range_.pixels.size()) {
       found = place;
     } else {
@@ -99,16 +99,18 @@ Reg PixelWriter::input(Reg b, const Pixel& pixel) const {
   const Number right = arithmetic_.mul(pixel.column, c.stride_w);
   const Number number =
       arithmetic_.sub(arithmetic_.add(down, right), int64_t{c.pad_top} * c.width + c.pad_left);
-  return builder_.index(in_image(b, pixel.image, c.in_pixels(), leading),
-                        arithmetic_.in_register(number), Operand::integer(pixel_bytes(leading)));
+  const Reg first = in_image(b, pixel.image, c.in_pixels(), leading);
+  return builder_.index(first, arithmetic_.in_register(number),
+                        Operand::integer(pixel_bytes(leading)));
 }
 
 Reg PixelWriter::output(Reg c, const Pixel& pixel) const {
   const uint64_t leading = schedule_.problem.ldc;
   const Number number =
       arithmetic_.add(arithmetic_.mul(pixel.row, convolution_.out_width()), pixel.column);
-  return builder_.index(in_image(c, pixel.image, convolution_.out_pixels(), leading),
-                        arithmetic_.in_register(number), Operand::integer(pixel_bytes(leading)));
+  const Reg first = in_image(c, pixel.image, convolution_.out_pixels(), leading);
+  return builder_.index(first, arithmetic_.in_register(number),
+                        Operand::integer(pixel_bytes(leading)));
 }
 
 int64_t PixelWriter::input_step() const {

@@ -155,7 +155,14 @@ typedef enum sparsertc_code {
 } sparsertc_code;
 
 /* What a plan computes, C = activation(A * B + bias + residual), and what it needs. Strings belong
- * to the plan. */
+ * to the plan.
+ *
+ * Of a convolution (`compile --op=conv2d`) B and C are images: n is their number, m the number of
+ * output channels, k of input channels times taps. Row-major means NCHW, and ldb and ldc go from one
+ * image to the next; column-major means NHWC, and they go from one pixel to the next. Both are fixed
+ * when it is compiled. With ldc (ldb) larger than an image (a pixel) needs, C (B) may be a slice of
+ * the channels of a larger tensor: c (b) then points to the slice's first element. Sizes and
+ * geometry stand in the manifest under `convolution`. */
 typedef struct sparsertc_plan_info {
   size_t struct_size; /* sizeof(sparsertc_plan_info), set by the caller */
   /* A is m x k and compiled in, B is k x n, C is m x n. n is -1 where each execution gives it. */
@@ -201,11 +208,11 @@ SPARSERTC_API sparsertc_result sparsertc_workspace_initialize(const sparsertc_pl
 /* Pointers are device memory. */
 typedef struct sparsertc_arguments {
   size_t struct_size;   /* sizeof(sparsertc_arguments), set by the caller */
-  const void* b;        /* k x n; may be null where k is 0 */
-  void* c;              /* m x n, overwritten; may not overlap b or bias */
+  const void* b;        /* k x n, or n images; may be null where k is 0 */
+  void* c;              /* m x n, or n images, overwritten; may not overlap b or bias */
   const void* bias;     /* m elements; ignored where the plan has none */
   const void* residual; /* m x n, laid out as c, and may be c itself; ignored where there is none */
-  int64_t n;            /* columns of B and C; where the plan has a fixed n, that one */
+  int64_t n;            /* columns of B and C, or images; where the plan has a fixed n, that one */
   /* Elements from one row to the next (row-major) or from one column to the next (column-major).
    * 0: the plan's, or, where the plan leaves them open, n. At least n; a row at most 2 GiB. */
   int64_t ldb, ldc;

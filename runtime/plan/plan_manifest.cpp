@@ -145,8 +145,8 @@ PlanEntry read_entry(const Reader& json, const PlanManifest& manifest) {
 
   for (size_t i = 0; i < json.array("ranges").size(); ++i) {
     const Reader range = json.element("ranges", i);
-    entry.ranges.push_back({range.number32("items", 1, kMost32),
-                            range.number32("items_per_block", 1, kMost32)});
+    entry.ranges.push_back(
+        {range.number32("items", 1, kMost32), range.number32("items_per_block", 1, kMost32)});
   }
   if (entry.ranges.empty())
     json.refuse("ranges", "at least one range of blocks");
@@ -169,6 +169,17 @@ PlanEntry read_entry(const Reader& json, const PlanManifest& manifest) {
   return entry;
 }
 
+PlanImages read_images(const Reader& json) {
+  PlanImages images;
+  images.channels = json.number32("channels", 0, kMost32);
+  images.height = json.number32("height", 1, kMost32);
+  images.width = json.number32("width", 1, kMost32);
+  images.out_height = json.number32("out_height", 1, kMost32);
+  images.out_width = json.number32("out_width", 1, kMost32);
+  images.words = json.text("words");
+  return images;
+}
+
 } // namespace
 
 PlanManifest parse_plan_manifest(const std::string& text, const std::string& name) {
@@ -178,7 +189,7 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   const Reader reader(json, name, "");
   if (reader.number("schema", 0, std::numeric_limits<uint32_t>::max()) != kSchema)
     reader.refuse("schema", std::to_string(kSchema));
-  reader.word("family", {"spmm"});
+  const bool is_convolution = reader.word("family", {"spmm", "conv2d"}) == 1;
 
   PlanManifest manifest;
   manifest.target = reader.text("target");
@@ -189,19 +200,29 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   constexpr uint32_t kBytes[] = {4, 2, 2, 8};
   manifest.element_bytes = kBytes[reader.word("dtype", {"f32", "f16", "bf16", "f64"})];
   manifest.dtype = reader.text("dtype");
-  manifest.column_major = reader.word("layout", {"row", "column"}) == 1;
+  manifest.column_major = is_convolution ? reader.word("layout", {"nchw", "nhwc"}) == 1
+                                         : reader.word("layout", {"row", "column"}) == 1;
   const uint64_t most_leading = kMost32 / manifest.element_bytes;
   manifest.ldb = reader.optional_number("ldb", most_leading);
   manifest.ldc = reader.optional_number("ldc", most_leading);
+  if (is_convolution)
+    manifest.images = read_images(reader.object("convolution"));
+  // `pixels`: of an image of B or C.
   const auto check_leading = [&](const char* key, const std::optional<uint64_t>& leading,
-                                 uint64_t rows) {
-    if (!leading && (manifest.column_major || manifest.n))
+                                 uint64_t rows, uint64_t pixels) {
+    if (!leading && (is_convolution || manifest.column_major || manifest.n))
       reader.refuse(key, "a number, as only rows of a length given at the launch have none");
-    if (leading && *leading < (manifest.column_major ? rows : manifest.n.value_or(0)))
-      reader.refuse(key, "at least the length of a line");
+    const uint64_t least = manifest.column_major ? rows
+                           : is_convolution      ? rows * pixels
+                                                 : manifest.n.value_or(0);
+    if (leading && *leading < least)
+      reader.refuse(key, is_convolution ? "at least the length of an image or pixel"
+                                        : "at least the length of a line");
   };
-  check_leading("ldb", manifest.ldb, manifest.k);
-  check_leading("ldc", manifest.ldc, manifest.m);
+  const PlanImages images = manifest.images.value_or(PlanImages{});
+  check_leading("ldb", manifest.ldb, is_convolution ? images.channels : manifest.k,
+                uint64_t{images.height} * images.width);
+  check_leading("ldc", manifest.ldc, manifest.m, uint64_t{images.out_height} * images.out_width);
   const Reader epilogue = reader.object("epilogue");
   manifest.bias = epilogue.flag("bias");
   manifest.residual = epilogue.flag("residual");

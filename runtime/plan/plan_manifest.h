@@ -40,15 +40,23 @@ struct PlanEntry {
   static constexpr size_t kMostParameters = 8;
 };
 
+/// What a convolution's operands look like.
+struct PlanImages {
+  uint32_t channels = 0, height = 0, width = 0; ///< of B
+  uint32_t out_height = 0, out_width = 0;       ///< of C, with m channels
+  std::string words;                            ///< the geometry as --conv has it
+};
+
 struct PlanManifest {
   std::string target; ///< "sm_90a"
   uint64_t m = 0, k = 0, nnz = 0;
-  std::optional<uint64_t> n; ///< nothing: given at the launch
+  std::optional<uint64_t> n; ///< nothing: given at the launch; of a convolution images
   std::string dtype;         ///< "f32", "f16", "bf16", "f64"
   uint32_t element_bytes = 4;
-  bool column_major = false;
+  bool column_major = false;        ///< of images: NHWC instead of NCHW
   std::optional<uint64_t> ldb, ldc; ///< elements; nothing: given at the launch
   bool bias = false, residual = false;
+  std::optional<PlanImages> images; ///< nothing: a product of matrices
   std::string activation, strategy, tile, pattern_digest;
   // What only tuning asks for; empty or 0 where the manifest does not say.
   std::string sparsertc;          ///< version of the compiler

@@ -302,6 +302,8 @@ Environment environment_of(const Plan& plan, uint32_t columns) {
 PlanTuneResult tune_plan(const Plan& untuned, const PlanTuneOptions& options) {
   if (!std::isfinite(options.budget_seconds) || options.budget_seconds < 0)
     throw UsageError("the budget is no number of seconds");
+  if (untuned.manifest().images)
+    throw UsageError("plans of convolutions are not tuned, only those of products of matrices");
   return PlanTuner(untuned, options).run();
 }
 

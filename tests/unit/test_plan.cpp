@@ -496,7 +496,7 @@ TEST_CASE("manifests that are wrong are refused with the key") {
     check_refused(session.load(bundle_of(manifest), &plan), SPARSERTC_ERROR_INVALID_BUNDLE, text);
   };
   refused("key schema: expected 1, found 2", [](Json& m, Json&) { m["schema"] = 2; });
-  refused("key family: expected one of spmm, found \"lu\"",
+  refused("key family: expected one of spmm, conv2d, found \"lu\"",
           [](Json& m, Json&) { m["family"] = "lu"; });
   refused("key m: expected a number from 0 to 2147483647, found nothing",
           [](Json& m, Json&) { m.erase("m"); });
@@ -515,6 +515,9 @@ TEST_CASE("manifests that are wrong are refused with the key") {
   refused("key entries[0].name: ", [](Json&, Json& e) { e["name"] = "exit"; });
   refused("key entries[0].block: ", [](Json&, Json& e) { e["block"] = {1, 1}; });
   refused("key entries[0].block: ", [](Json&, Json& e) { e["block"] = {0, 1, 1}; });
+  refused("key layout: ", [](Json& m, Json&) { m["family"] = "conv2d"; });
+  refused("key convolution: ",
+          [](Json& m, Json&) { m["family"] = "conv2d", m["layout"] = "nchw"; });
   refused("key entries[0].ranges: ", [](Json&, Json& e) { e["ranges"] = Json::array(); });
   refused("key entries[0].ranges[0].items: ", [](Json&, Json& e) { e["ranges"][0]["items"] = 0; });
   refused("key entries[0].ranges[0].items_per_block: ",
