@@ -1,5 +1,7 @@
 #include "compiler/manifest.h"
 
+#include "ir/values_digest.h"
+
 #include <nlohmann/json.hpp>
 
 namespace sparsertc {
@@ -112,6 +114,12 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
   if (options.artefact == Artefact::cubin || options.artefact == Artefact::bundle)
     json["assembler"] =
         result.assembled.cubin.empty() ? Json(nullptr) : Json(result.assembled.assembler);
+
+  if (options.artefact == Artefact::bundle && options.bindable) {
+    json["bindable"] = result.places.has_value();
+    if (!result.places)
+      json["not_bindable"] = result.not_bindable;
+  }
 
   json["m"] = schedule.rows;
   json["k"] = schedule.inner;

@@ -25,6 +25,8 @@ std::string_view sparsertc_version();
 ///   entries[].parameters[]  name, role, type, bytes
 ///   compute_capability      of a GPU target, [9, 0]: the least whose GPUs run the PTX
 ///   assembler         of cubins and bundles: "ptxas 13.0.88", null where a bundle has no cubin
+///   bindable          of bundles compiled to be bound to other weights: whether they can be; if
+///                     not, not_bindable says why
 ///   entries[].registers, static_shared_bytes, stack_bytes, spill_store_bytes, spill_load_bytes,
 ///                     code_bytes: of cubins, as far as the assembler says
 std::string manifest_json(const PipelineResult& result, const PipelineOptions& options);

@@ -19,8 +19,10 @@
 //   stage     one box above; can be stopped after, watched (before, after) and timed
 #include "compiler/pipeline.h"
 
+#include "compiler/assemble/find_values.h"
 #include "compiler/emit/ptx.h"
 #include "compiler/emit/ptx_origin.h"
+#include "compiler/lower/weight_markers.h"
 #include "compiler/transform/pass.h"
 #include "ir/error.h"
 #include "ir/printer.h"
@@ -82,6 +84,16 @@ unsigned load_distance(const SpmmSchedule& schedule) {
 bool has_constant_weights(const SpmmSchedule& schedule) {
   return schedule.tile.strategy == Strategy::unrolled &&
          schedule.tile.weights == WeightOperand::constant_bank;
+}
+
+// The passes: one that the schedule does not ask for changes nothing.
+void transform_loads(PipelineResult& result) {
+  if (const unsigned distance = load_distance(result.schedule); distance > 0)
+    schedule_loads_pass(distance).run(result.lowered.module);
+}
+void transform_weights(PipelineResult& result) {
+  if (has_constant_weights(result.schedule))
+    place_weights_pass().run(result.lowered.module);
 }
 
 const LlvmRoad& through_llvm(const PipelineOptions& options) {
@@ -186,6 +198,55 @@ Assembled assemble(const PipelineResult& result, const PipelineOptions& options)
   return options.assembler->assemble(request);
 }
 
+/// Assembles the same schedule with these weights, as they are.
+Assembled assemble_weights(const PipelineResult& result, const PipelineOptions& options,
+                           std::vector<double> weights) {
+  PipelineResult other;
+  other.weights.pattern = result.weights.pattern;
+  other.weights.values = std::move(weights);
+  other.pattern_digest = result.pattern_digest;
+  other.schedule = result.schedule;
+  other.lowered = lower_spmm(other.weights, other.schedule, WeightRounding::none);
+  if (options.max_registers != 0)
+    cap_registers(other.lowered.module, options.max_registers);
+  transform_loads(other);
+  transform_weights(other);
+  other.units = emit_units(other.lowered, options);
+  return assemble(other, options);
+}
+
+/// The cubin of code that can be bound to other weights: assembled with two lists of markers, which
+/// say where weights stand, and bound to the weights. Where the places cannot be known, the cubin
+/// is that of the weights, assembled as always.
+void assemble_bindable(PipelineResult& result, const PipelineOptions& options) {
+  const std::optional<WeightMarkers> markers =
+      weight_markers(result.weights.pattern, result.schedule);
+  if (!markers) {
+    result.not_bindable = "there are more weights than markers";
+  } else {
+    const ir::Scalar type = element_scalar(result.schedule.problem.type);
+    const ir::Scalar stored = stored_weight(result.schedule);
+    Assembled first = assemble_weights(result, options, markers->first);
+    const Assembled second = assemble_weights(result, options, markers->second);
+    // Markers have the type in which weights stand, so they are not rounded.
+    std::vector<uint32_t> first_elements, second_elements;
+    encode_values(stored, stored, std::span(markers->first), first_elements);
+    encode_values(stored, stored, std::span(markers->second), second_elements);
+    FoundValues found =
+        find_values(first.cubin, second.cubin, type, stored, first_elements, second_elements);
+    if (found.refusal.empty()) {
+      std::vector<uint32_t> elements;
+      encode_values(type, stored, std::span<const double>(result.weights.values), elements);
+      write_elements(found.places, elements, first.cubin);
+      result.assembled = std::move(first);
+      result.places = std::move(found.places);
+      return;
+    }
+    result.not_bindable = std::move(found.refusal);
+  }
+  result.assembled = assemble(result, options);
+}
+
 } // namespace
 
 std::string_view name_of(Artefact artefact) {
@@ -247,16 +308,10 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
       }))
     return result;
 
-  if (!stages.run("schedule-loads", [&] {
-        if (const unsigned distance = load_distance(result.schedule); distance > 0)
-          schedule_loads_pass(distance).run(result.lowered.module);
-      }))
+  if (!stages.run("schedule-loads", [&] { transform_loads(result); }))
     return result;
 
-  if (!stages.run("place-weights", [&] {
-        if (has_constant_weights(result.schedule))
-          place_weights_pass().run(result.lowered.module);
-      }))
+  if (!stages.run("place-weights", [&] { transform_weights(result); }))
     return result;
 
   const bool to_cubin = options.artefact == Artefact::cubin;
@@ -276,7 +331,14 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
     return result;
 
   if (to_assembler)
-    stages.run("assemble", [&] { result.assembled = assemble(result, options); });
+    stages.run("assemble", [&] {
+      if (to_bundle && options.bindable)
+        assemble_bindable(result, options);
+      else
+        result.assembled = assemble(result, options);
+    });
+  else if (to_bundle && options.bindable)
+    result.not_bindable = "there was no assembler";
   if (to_cubin)
     result.artefact.assign(result.assembled.cubin.begin(), result.assembled.cubin.end());
   return result;

@@ -7,9 +7,11 @@
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/spmm_schedule.h"
 #include "compiler/lower/spmm.h"
+#include "ir/value_places.h"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +49,10 @@ struct PipelineResult {
   std::vector<std::string> units;
   /// What the assembler made of it.
   Assembled assembled;
+  /// PipelineOptions::bindable: where the weights stand in the cubin, or why nobody knows. Both are
+  /// empty where it was not asked for.
+  std::optional<ValuePlaces> places;
+  std::string not_bindable;
   /// The bytes of the artefact; of a bundle the PTX of the whole program.
   std::string artefact;
   /// In the order in which they ran; `verify` once for each run of the verifier.
@@ -69,6 +75,8 @@ struct PipelineOptions {
   const LlvmRoad* llvm = nullptr;
   /// Makes cubins; must outlive the run. A bundle without one holds PTX only.
   const Assembler* assembler = nullptr;
+  /// Of bundles: find the places of the weights in the cubin, by assembling it twice.
+  bool bindable = false;
   /// Assembler processes at once; 0: one for each core.
   unsigned jobs = 0;
   /// Set by somebody else to stop the assembler.

@@ -29,6 +29,7 @@ Command add_tune_command(CLI::App& application);
 Command add_bench_command(CLI::App& application);
 Command add_opt_command(CLI::App& application);
 Command add_cache_command(CLI::App& application);
+Command add_bind_command(CLI::App& application);
 Command add_solve_command(CLI::App& application);
 
 } // namespace sparsertc

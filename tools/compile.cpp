@@ -33,6 +33,7 @@ struct CompileOptions {
   std::string road = "direct";
   std::string target; ///< empty: the host for host code, else sm_90
   bool annotate = false;
+  bool bindable = false;
   std::string tuning;
   std::string tuning_mismatch = "refuse";
 };
@@ -138,7 +139,11 @@ int compile(const CompileOptions& options) {
                      "use --emit=host for an object file, or --emit=ir or llvm");
   pipeline.tile = to_tile_choice(options.schedule);
   pipeline.budget = options.schedule.budget;
+  if (options.bindable && !for_bundle)
+    throw UsageError("--bindable: only bundles can be bound to other weights",
+                     "write one: -o OUT.srtc, or --emit=bundle");
   pipeline.annotate = options.annotate;
+  pipeline.bindable = options.bindable;
   pipeline.llvm = &llvm_road();
   pipeline.jobs = options.jobs.jobs;
   pipeline.stop = &interrupt_flag();
@@ -171,6 +176,9 @@ int compile(const CompileOptions& options) {
     write_text(options.output, describe_stopped(result, pipeline.stop_after));
     return 0;
   }
+  if (!result.not_bindable.empty())
+    fmt::print(stderr, "remark: the bundle cannot be bound to other weights: {}\n",
+               result.not_bindable);
   if (for_bundle)
     write_bytes(options.output, serialize(make_bundle(result, pipeline)));
   else
@@ -207,6 +215,10 @@ Command add_compile_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_flag("--annotate", options->annotate,
                    "Comments in the PTX that say which entry an operation comes from");
+  parser->add_flag(
+      "--bindable", options->bindable,
+      "Of bundles: find where the weights stand in the machine code, so that `sparsertc "
+      "bind` and sparsertc_plan_bind_values can write others there; assembles twice");
   parser->add_option("--stop-after", options->watch.stop_after,
                      fmt::format("End after this stage and write what it made. Stages: {}",
                                  fmt::join(pipeline_stages(), ", ")));

@@ -6,8 +6,8 @@
 
 namespace sparsertc {
 
-/// Of a result of Artefact::bundle: machine code where there was an assembler, and always PTX, for
-/// other GPUs.
+/// Of a result of Artefact::bundle: machine code where there was an assembler, the places of its
+/// weights where they were asked for and are known, and always PTX, for other GPUs.
 Bundle make_bundle(const PipelineResult& result, const PipelineOptions& options);
 
 } // namespace sparsertc

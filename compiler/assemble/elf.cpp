@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint16_t kMachineCuda = 190;    // EM_CUDA
 constexpr uint32_t kSymbolTable = 2;      // SHT_SYMTAB
+constexpr uint32_t kNoBits = 8;           // SHT_NOBITS
 constexpr uint8_t kTypeFunction = 2;      // STT_FUNC
 constexpr uint8_t kOtherEntry = 0x10;     // STO_CUDA_ENTRY
 constexpr uint16_t kUndefinedSection = 0; // SHN_UNDEF
@@ -64,14 +65,26 @@ std::optional<std::span<const uint8_t>> contents(std::span<const uint8_t> file,
   return file.subspan(section.offset, section.bytes);
 }
 
+bool read_header(std::span<const uint8_t> cubin, FileHeader& header) {
+  constexpr uint8_t identification[6] = {0x7f, 'E', 'L', 'F', 2 /*64 bits*/, 1 /*little-endian*/};
+  return read(cubin, 0, header) &&
+         std::equal(identification, identification + 6, header.identification) &&
+         header.machine == kMachineCuda && header.section_header_bytes >= sizeof(SectionHeader);
+}
+
+/// The text at an offset of a string table, up to its zero.
+std::string name_at(std::span<const uint8_t> names, uint32_t offset) {
+  if (offset >= names.size())
+    return {};
+  const auto rest = names.subspan(offset);
+  return {rest.begin(), std::find(rest.begin(), rest.end(), 0)};
+}
+
 } // namespace
 
 std::optional<std::vector<CubinFunction>> read_cubin_functions(std::span<const uint8_t> cubin) {
   FileHeader header;
-  constexpr uint8_t identification[6] = {0x7f, 'E', 'L', 'F', 2 /*64 bits*/, 1 /*little-endian*/};
-  if (!read(cubin, 0, header) ||
-      !std::equal(identification, identification + 6, header.identification) ||
-      header.machine != kMachineCuda || header.section_header_bytes < sizeof(SectionHeader))
+  if (!read_header(cubin, header))
     return std::nullopt;
 
   std::vector<CubinFunction> functions;
@@ -94,13 +107,29 @@ std::optional<std::vector<CubinFunction>> read_cubin_functions(std::span<const u
         return std::nullopt;
       if ((symbol.info & 15) != kTypeFunction || symbol.section == kUndefinedSection)
         continue;
-      const auto* begin = names->data() + symbol.name;
-      const auto* end = std::find(begin, names->data() + names->size(), 0);
       functions.push_back(
-          {std::string(begin, end), (symbol.other & kOtherEntry) != 0, symbol.bytes});
+          {name_at(*names, symbol.name), (symbol.other & kOtherEntry) != 0, symbol.bytes});
     }
   }
   return functions;
+}
+
+std::vector<CubinSection> read_cubin_sections(std::span<const uint8_t> cubin) {
+  FileHeader header;
+  SectionHeader names_header;
+  if (!read_header(cubin, header) ||
+      !read_section(cubin, header, header.names_section, names_header))
+    return {};
+  const auto names = contents(cubin, names_header);
+  std::vector<CubinSection> sections;
+  for (uint32_t number = 0; names && number < header.section_count; ++number) {
+    SectionHeader section;
+    if (!read_section(cubin, header, number, section))
+      return {};
+    if (section.type != kNoBits && contents(cubin, section))
+      sections.push_back({name_at(*names, section.name), section.offset, section.bytes});
+  }
+  return sections;
 }
 
 } // namespace sparsertc

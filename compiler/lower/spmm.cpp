@@ -235,7 +235,8 @@ std::string_view name_of(ParameterRole role) {
   return kNames[static_cast<unsigned>(role)];
 }
 
-LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule) {
+LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
+                       WeightRounding rounding) {
   if (!weights.has_values())
     throw InternalError("lower_spmm: the weights have no values");
   LoweredSpmm lowered;
@@ -243,7 +244,9 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule) {
   add_attributes(module, weights, schedule);
   if (schedule.tile_count() == 0)
     return lowered;
-  const std::vector<double> rounded = rounded_weights(weights, schedule.problem.type);
+  const std::vector<double> rounded = rounding == WeightRounding::to_type
+                                          ? rounded_weights(weights, schedule.problem.type)
+                                          : weights.values;
   KernelWriter writer(lowered, weights.pattern, rounded, schedule);
   writer.write();
   return lowered;

@@ -13,7 +13,12 @@ struct LoweredSpmm {
   std::vector<KernelManifest> kernels;
 };
 
-/// `weights` are rounded once to the problem's type (nearest even).
-LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule);
+enum class WeightRounding : uint8_t {
+  to_type, ///< once to the problem's type, to nearest even
+  none,    ///< they are what shall stand in the code (markers)
+};
+
+LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
+                       WeightRounding rounding = WeightRounding::to_type);
 
 } // namespace sparsertc

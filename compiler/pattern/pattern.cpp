@@ -51,13 +51,6 @@ std::string pattern_digest(const Pattern& pattern) {
   return hash.hex();
 }
 
-std::string values_digest(std::span<const double> values) {
-  Sha256 hash;
-  hash.add(std::string_view("sparsertc values 1\n"));
-  hash.add(values.data(), values.size_bytes());
-  return hash.hex();
-}
-
 PatternStatistics statistics_of(const Pattern& pattern) {
   PatternStatistics result;
   result.rows = pattern.rows;

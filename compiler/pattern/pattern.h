@@ -39,9 +39,6 @@ std::optional<std::string> find_fault(const Pattern& pattern);
 /// entries (64 bits), rows + 1 offsets (64 bits each) and the column indices (32 bits each).
 std::string pattern_digest(const Pattern& pattern);
 
-/// SHA-256 of "sparsertc values 1\n" and the little-endian bytes of the float64 values.
-std::string values_digest(std::span<const double> values);
-
 /// Figures about a pattern, for `inspect` and for choosing a strategy.
 struct PatternStatistics {
   uint64_t rows = 0;

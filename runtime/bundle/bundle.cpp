@@ -12,6 +12,7 @@
 #include <cstring>
 #include <set>
 #include <system_error>
+#include <utility>
 
 namespace sparsertc {
 namespace {
@@ -121,6 +122,10 @@ const Bundle::Section* Bundle::find(std::string_view name) const {
     if (section.name == name)
       return &section;
   return nullptr;
+}
+
+Bundle::Section* Bundle::find(std::string_view name) {
+  return const_cast<Section*>(std::as_const(*this).find(name));
 }
 
 std::vector<uint8_t> serialize(const Bundle& bundle) {

@@ -22,7 +22,7 @@ struct Bundle {
   std::string manifest;
 
   struct Section {
-    std::string name; ///< "cubin" or "ptx"; readers pass over names they do not know
+    std::string name; ///< "cubin", "ptx", "binding"; readers pass over names they do not know
     std::vector<uint8_t> bytes;
   };
   /// In file order. Names are not empty and differ from each other.
@@ -30,6 +30,7 @@ struct Bundle {
 
   /// The section of this name, or null.
   const Section* find(std::string_view name) const;
+  Section* find(std::string_view name);
 };
 
 /// The file's bytes; the same bundle gives the same bytes. Throws InternalError for names that are

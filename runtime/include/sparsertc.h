@@ -12,6 +12,7 @@
  *   sparsertc_plan_execute          as often as you like: microseconds, enqueues and returns
  *   sparsertc_plan_status           when you want to wait and know
  *   sparsertc_plan_tune             once for each layer, if seconds may be spent to make it faster
+ *   sparsertc_plan_bind_values      when there are new weights for the pattern: nothing is compiled
  *
  * Errors. A call returns SPARSERTC_OK or says what kind of thing went wrong;
  * sparsertc_last_error() then has the message of the calling thread. A call that failed has
@@ -31,8 +32,9 @@
  *
  * CUDA graphs. sparsertc_plan_execute may be captured, also as the plan's first execution. The
  * graph holds the addresses and sizes that it was given, and the plan's code: it stays valid until
- * the plan is destroyed or one of the operands or the workspace is freed; new contents of the
- * operands are seen by the next replay. Replays of graphs with the same workspace must not overlap.
+ * the plan is destroyed or bound to other weights, or one of the operands or the workspace is
+ * freed; new contents of the operands are seen by the next replay. Replays of graphs with the same
+ * workspace must not overlap.
  *
  * Structs. Every struct starts with its size, which the caller sets before the call: a library that
  * knows a longer or shorter one can tell. In structs that are passed in, what the caller does not
@@ -56,7 +58,7 @@ extern "C" {
 
 /* A device, or none. */
 typedef struct sparsertc_context sparsertc_context;
-/* A loaded bundle; constant. */
+/* A loaded bundle; executing it leaves it as it is. */
 typedef struct sparsertc_plan sparsertc_plan;
 
 typedef enum sparsertc_result {
@@ -74,7 +76,9 @@ typedef enum sparsertc_result {
    * result. After a kernel's fault every later call on the device fails, too. */
   SPARSERTC_ERROR_MACHINE = 5,
   /* A bug in this library. */
-  SPARSERTC_ERROR_INTERNAL = 6
+  SPARSERTC_ERROR_INTERNAL = 6,
+  /* The plan's code cannot take other weights: compile them. The message says why. */
+  SPARSERTC_ERROR_NOT_BINDABLE = 7
 } sparsertc_result;
 
 /* The library's version, "0.1.0". Never fails. */
@@ -196,6 +200,42 @@ typedef struct sparsertc_plan_info {
 /* Fills in `info`, whose struct_size is set. Needs no GPU. */
 SPARSERTC_API sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan,
                                                     sparsertc_plan_info* info);
+
+/* ---- new weights for the same pattern ---- */
+
+typedef enum sparsertc_value_type {
+  SPARSERTC_VALUE_F32 = 0,
+  SPARSERTC_VALUE_F64 = 1
+} sparsertc_value_type;
+
+/* Weights, in host memory. */
+typedef struct sparsertc_values {
+  size_t struct_size; /* sizeof(sparsertc_values), set by the caller */
+  const void* values; /* one for each entry of A, row by row, in a row by ascending column */
+  uint64_t count;     /* how many; must be the plan's nnz */
+  uint32_t type;      /* sparsertc_value_type: what `values` points to, not the type of the plan */
+  uint32_t reserved;  /* 0 */
+} sparsertc_values;
+
+/* Replaces the weights without compiling: writes them into the machine code of a bundle that was
+ * compiled with --bindable, and loads that. They are rounded to the plan's type as the compiler
+ * does it, and the results are those of a compilation with these weights, bit by bit. Without a GPU
+ * only the bundle changes, which sparsertc_plan_save then writes; its PTX, in which the old weights
+ * stand, is dropped, so that the saved bundle runs only where its machine code runs.
+ *
+ * The plan may not be executing, and nobody else may use it during the call: wait for the streams
+ * first. Every graph that captured an execution of this plan holds the old code and may not be
+ * launched any more; capture again. Strings of earlier queries are no longer valid. Workspaces and
+ * operands stay as they are.
+ *   SPARSERTC_ERROR_NOT_BINDABLE      the bundle was compiled without --bindable, or the assembler
+ *                                     left no way to know where the weights stand, or the plan runs
+ *                                     from PTX (SPARSERTC_CODE_PTX)
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  a pointer is null, `count` is not the plan's nnz, `type` is
+ *                                     not known, a weight is not finite or too large for the type
+ *   SPARSERTC_ERROR_INVALID_BUNDLE    the bundle's table of places is damaged
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses; the plan keeps its old weights */
+SPARSERTC_API sparsertc_result sparsertc_plan_bind_values(sparsertc_plan* plan,
+                                                          const sparsertc_values* values);
 
 /* ---- execution ---- */
 

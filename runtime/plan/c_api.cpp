@@ -100,6 +100,8 @@ const char* sparsertc_result_name(sparsertc_result result) {
     return "SPARSERTC_ERROR_MACHINE";
   case SPARSERTC_ERROR_INTERNAL:
     return "SPARSERTC_ERROR_INTERNAL";
+  case SPARSERTC_ERROR_NOT_BINDABLE:
+    return "SPARSERTC_ERROR_NOT_BINDABLE";
   }
   return "SPARSERTC_ERROR_UNKNOWN";
 }
@@ -214,6 +216,28 @@ sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan, sparsertc_plan
   return guarded([&] {
     check_size(required(info, "info"), "sparsertc_plan_info");
     fill_in(*required(plan, "plan").plan, *info);
+  });
+}
+
+// ---- new weights ----
+
+sparsertc_result sparsertc_plan_bind_values(sparsertc_plan* plan, const sparsertc_values* values) {
+  return guarded([&] {
+    Plan& bound = *required(plan, "plan").plan;
+    const sparsertc_values& given = required_struct(values, "values", "sparsertc_values");
+    if (given.count != 0)
+      check_not_null(given.values, "values->values");
+    if (given.reserved != 0)
+      throw UsageError("sparsertc_values: reserved is not 0");
+    switch (given.type) {
+    case SPARSERTC_VALUE_F32:
+      return bound.bind_values({static_cast<const float*>(given.values), given.count});
+    case SPARSERTC_VALUE_F64:
+      return bound.bind_values({static_cast<const double*>(given.values), given.count});
+    default:
+      throw UsageError(
+          fmt::format("sparsertc_values: type {} is no sparsertc_value_type", given.type));
+    }
   });
 }
 

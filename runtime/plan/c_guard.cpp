@@ -1,5 +1,6 @@
 #include "runtime/plan/c_guard.h"
 
+#include "runtime/bundle/binding.h"
 #include "runtime/plan/device_check.h"
 
 #include <new>
@@ -31,6 +32,9 @@ sparsertc_result remember_exception(sparsertc_result user_error) noexcept {
   } catch (const UnsupportedDeviceError& error) {
     remember(error.what());
     return SPARSERTC_ERROR_UNSUPPORTED_DEVICE;
+  } catch (const NotBindableError& error) {
+    remember(error.what());
+    return SPARSERTC_ERROR_NOT_BINDABLE;
   } catch (const RuntimeError& error) {
     remember(error.what());
     return SPARSERTC_ERROR_MACHINE;

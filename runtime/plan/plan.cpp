@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace sparsertc {
@@ -51,7 +52,7 @@ uint64_t leading_dimension(const char* name, int64_t given, const std::optional<
 } // namespace
 
 Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name)
-    : context_(std::move(context)), bundle_(std::move(bundle)),
+    : context_(std::move(context)), name_(name), bundle_(std::move(bundle)),
       manifest_(parse_plan_manifest(bundle_.manifest, name)) {
   alignment_ = manifest_.element_bytes;
   most_columns_ = kMost32;
@@ -62,24 +63,29 @@ Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const
       most_columns_ = std::min(most_columns_, (kMost32 - range.items_per_block) / range.items);
   }
   if (context_->gpu() && !manifest_.entries.empty())
-    load(name);
+    load();
 }
 
 Plan::~Plan() {
-  if (!module_)
+  unload(module_);
+}
+
+void Plan::unload(std::unique_ptr<cuda::Module>& module) const {
+  if (!module)
     return;
   // Unloading needs the context; where it cannot be had, nothing can be unloaded either.
   try {
     context_->gpu()->make_current();
   } catch (const Error&) {
   }
-  module_.reset();
+  module.reset();
 }
 
-void Plan::load(const std::string& name) {
+/// Loads the bundle's code; what was loaded before is given up when that has succeeded.
+void Plan::load() {
   const cuda::Context& gpu = *context_->gpu();
   const cuda::DeviceProperties& device = gpu.properties();
-  const Bundle::Section& code = choose_code(bundle_, manifest_, device, name);
+  const Bundle::Section& code = choose_code(bundle_, manifest_, device, name_);
   const bool is_ptx = code.name == "ptx";
   for (PlanEntry entry : manifest_.entries) {
     if (is_ptx)
@@ -87,11 +93,12 @@ void Plan::load(const std::string& name) {
     check_limits(entry, device);
   }
   gpu.make_current();
-  module_.emplace(gpu, code.bytes);
+  auto module = std::make_unique<cuda::Module>(gpu, code.bytes);
+  std::vector<cuda::Kernel> kernels;
   for (const PlanEntry& entry : manifest_.entries) {
     // Asking for its attributes also loads the kernel where the driver loads lazily, so that the
     // first execution can be captured.
-    const cuda::Kernel kernel = module_->kernel(entry.name);
+    const cuda::Kernel kernel = module->kernel(entry.name);
     check_loaded(entry, kernel, device);
     if (uint64_t{entry.dynamic_shared_bytes} + kernel.static_shared_bytes >
         cuda::kSharedBytesWithoutOptin)
@@ -102,9 +109,73 @@ void Plan::load(const std::string& name) {
                     return fmt::format("asking for {} bytes of dynamic shared memory for {}",
                                        entry.dynamic_shared_bytes, entry.name);
                   });
-    kernels_.push_back(kernel);
+    kernels.push_back(kernel);
   }
+  module_.swap(module);
+  kernels_ = std::move(kernels);
   code_ = is_ptx ? Code::ptx : Code::cubin;
+  unload(module);
+}
+
+const Bundle& Plan::bundle() const {
+  const std::lock_guard lock(digest_mutex_);
+  if (digest_is_stale_) {
+    set_values_digest(bundle_, bound_);
+    digest_is_stale_ = false;
+  }
+  return bundle_;
+}
+
+template <typename Value>
+void Plan::bind(std::span<const Value> values) {
+  if (code_ == Code::ptx)
+    throw NotBindableError(
+        fmt::format("{} runs from PTX on this device, and only machine code can be bound to new "
+                    "weights",
+                    name_),
+        "compile for this device's target: sparsertc compile IN --bindable --target=native");
+  if (values.size() != manifest_.nnz)
+    throw UsageError(
+        fmt::format("{} values for a pattern with {} entries", values.size(), manifest_.nnz),
+        "one value for each entry, row by row, columns ascending");
+  if (!places_) {
+    ValuePlaces places = read_binding(bundle_, name_);
+    if (places.values != manifest_.nnz)
+      throw UserError(fmt::format("{}: section {} is for {} values, the manifest says {}", name_,
+                                  kBindingSection, places.values, manifest_.nnz));
+    elements_ = read_elements(places, bundle_.find("cubin")->bytes);
+    places_ = std::move(places);
+  }
+  if (const auto bad = encode_values(places_->type, places_->stored, values, next_elements_))
+    throw UsageError(fmt::format("value {} of entry {} is {} {}", values[*bad], *bad,
+                                 std::isfinite(values[*bad]) ? "too large for" : "no weight in",
+                                 manifest_.dtype),
+                     "weights are finite numbers; scale them, or compile with a wider --dtype");
+  bound_.reserve(values.size());
+  std::vector<uint8_t>& cubin = bundle_.find("cubin")->bytes;
+  write_elements(*places_, next_elements_, cubin);
+  if (module_) {
+    try {
+      load();
+    } catch (...) {
+      write_elements(*places_, elements_, cubin);
+      throw;
+    }
+  }
+  // From here on nothing fails.
+  elements_.swap(next_elements_);
+  drop_ptx(bundle_);
+  const std::lock_guard lock(digest_mutex_);
+  bound_.assign(values.begin(), values.end());
+  digest_is_stale_ = true;
+}
+
+void Plan::bind_values(std::span<const double> values) {
+  bind(values);
+}
+
+void Plan::bind_values(std::span<const float> values) {
+  bind(values);
 }
 
 void Plan::initialize_workspace(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const {

@@ -1,4 +1,5 @@
-// A bundle made ready to run: loaded, checked against the device, and constant from then on.
+// A bundle made ready to run: loaded, checked against the device, and constant from then on, except
+// that other weights may be bound to it between executions.
 //
 //   bundle --> manifest --> checks --> module --> Plan --> execute, execute, execute, ...
 //              (JSON)       (device)   (driver)   const    (one launch each, any thread and stream)
@@ -7,6 +8,7 @@
 // that several threads may execute one plan at once, each with its own workspace.
 #pragma once
 
+#include "runtime/bundle/binding.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/plan/execution_context.h"
@@ -14,7 +16,9 @@
 #include "runtime/plan/status_record.h"
 
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,13 +53,27 @@ public:
   Plan& operator=(const Plan&) = delete;
 
   const ExecutionContext& context() const { return *context_; }
-  const Bundle& bundle() const { return bundle_; }
+  /// With the digest of the values that are bound now. Valid until others are bound.
+  const Bundle& bundle() const;
   const PlanManifest& manifest() const { return manifest_; }
   Code code() const { return code_; }
   /// Bytes to which B, C and the residual must be aligned.
   uint64_t operand_alignment() const { return alignment_; }
   /// As the driver says, of the first kernel; null where nothing is loaded.
   const cuda::Kernel* kernel() const { return kernels_.empty() ? nullptr : &kernels_.front(); }
+
+  /// New weights for the same pattern, one for each entry in the order of its rows: rounded to the
+  /// plan's type as the compiler does it, written into the machine code, which is then loaded in
+  /// place of the old. Nothing is compiled, and the results are those of a compilation with these
+  /// weights, bit by bit. The PTX of the bundle, which has the old weights, is dropped.
+  ///
+  /// No execution may be under way or begin meanwhile; graphs that captured this plan hold the old
+  /// code and may not be launched any more. Where it throws, nothing has changed: NotBindableError
+  /// where the bundle's code cannot take other weights, UsageError for a number of values that is
+  /// not the pattern's or a value that is not finite in the plan's type, UserError where the
+  /// bundle's table of places is damaged, RuntimeError where the driver refuses.
+  void bind_values(std::span<const double> values);
+  void bind_values(std::span<const float> values);
 
   /// Device memory that every execution under way needs for itself.
   static constexpr uint64_t kWorkspaceBytes = sizeof(StatusRecord);
@@ -77,15 +95,27 @@ public:
   StatusRecord status(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const;
 
 private:
-  void load(const std::string& name);
+  void load();
+  void unload(std::unique_ptr<cuda::Module>& module) const;
+  template <typename Value>
+  void bind(std::span<const Value> values);
 
   std::shared_ptr<const ExecutionContext> context_;
-  Bundle bundle_;
+  std::string name_;
+  mutable Bundle bundle_; ///< the digest of bound values follows when somebody asks
   PlanManifest manifest_;
   Code code_ = Code::none;
-  std::optional<cuda::Module> module_;
+  std::unique_ptr<cuda::Module> module_;
   std::vector<cuda::Kernel> kernels_; ///< one for each entry
-  uint64_t alignment_ = 1;            ///< of B, C and the residual
+
+  std::optional<ValuePlaces> places_;   ///< read when values are bound for the first time
+  std::vector<uint32_t> elements_;      ///< what stands there now
+  std::vector<uint32_t> next_elements_; ///< what shall stand there; kept for its memory
+  std::vector<double> bound_;           ///< whose digest the manifest does not have yet
+  mutable bool digest_is_stale_ = false;
+  mutable std::mutex digest_mutex_;
+
+  uint64_t alignment_ = 1; ///< of B, C and the residual
   uint64_t most_columns_ = 0;
 };
 

@@ -93,7 +93,8 @@ mapfile -t cases < <("$program" --list-test-names-only | grep -E "$only")
 alone=()
 for name in "${cases[@]}"; do
   case "$name" in
-    "real layers" | times | "plan: what an execution costs"* | "plan: cold start"*)
+    "real layers" | times | "plan: what an execution costs"* | "plan: cold start"* | \
+      "bind: how long"*)
       alone+=("$name") ;;
     *) wait_for_room; start "$name" 400 "$program" "$name" ;;
   esac

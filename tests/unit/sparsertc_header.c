@@ -4,6 +4,7 @@
 size_t c_size_of_plan_info(void);
 size_t c_size_of_arguments(void);
 size_t c_size_of_execution_status(void);
+size_t c_size_of_values(void);
 
 size_t c_size_of_plan_info(void) {
   return sizeof(sparsertc_plan_info);
@@ -13,4 +14,7 @@ size_t c_size_of_arguments(void) {
 }
 size_t c_size_of_execution_status(void) {
   return sizeof(sparsertc_execution_status);
+}
+size_t c_size_of_values(void) {
+  return sizeof(sparsertc_values);
 }

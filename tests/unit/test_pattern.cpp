@@ -1,5 +1,6 @@
 #include "compiler/pattern/pattern.h"
 #include "ir/sha256.h"
+#include "ir/values_digest.h"
 
 #include <algorithm>
 #include <cmath>

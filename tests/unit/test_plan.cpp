@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -22,6 +23,7 @@ extern "C" {
 size_t c_size_of_plan_info(void);
 size_t c_size_of_arguments(void);
 size_t c_size_of_execution_status(void);
+size_t c_size_of_values(void);
 }
 
 namespace {
@@ -151,6 +153,7 @@ TEST_CASE("the header is C99, and its structs are the same in C and C++") {
   CHECK(c_size_of_plan_info() == sizeof(sparsertc_plan_info));
   CHECK(c_size_of_arguments() == sizeof(sparsertc_arguments));
   CHECK(c_size_of_execution_status() == sizeof(sparsertc_execution_status));
+  CHECK(c_size_of_values() == sizeof(sparsertc_values));
   CHECK(std::string(sparsertc_version()).find('.') != std::string::npos);
   CHECK(sparsertc_result_name(SPARSERTC_OK) == std::string("SPARSERTC_OK"));
   CHECK(sparsertc_result_name(static_cast<sparsertc_result>(99)) ==
@@ -417,6 +420,60 @@ TEST_CASE("the cubin is taken where it fits, else the PTX") {
   CHECK(code_of("sm_90a", kCubinOnly) == SPARSERTC_CODE_CUBIN);
   CHECK(code_of("sm_80", kWithPtx) == SPARSERTC_CODE_PTX);
   CHECK(session.fake.last_image == std::vector<uint8_t>{'p', 't', 'x', 0});
+}
+
+TEST_CASE("new weights for the same pattern") {
+  Session session;
+  Json manifest = demo_manifest();
+  manifest["nnz"] = 2;
+  manifest["values_digest"] = "old";
+  Bundle bundle = bundle_of(manifest);
+  bundle.sections.front().bytes.resize(32);
+  const float weights[] = {1.5f, -2};
+  const sparsertc_values good = {sizeof good, weights, 2, SPARSERTC_VALUE_F32, 0};
+  sparsertc_plan* plan = nullptr;
+  REQUIRE(session.load(bundle, &plan) == SPARSERTC_OK);
+  check_refused(sparsertc_plan_bind_values(plan, &good), SPARSERTC_ERROR_NOT_BINDABLE,
+                "compiled without --bindable");
+  sparsertc_plan_destroy(plan);
+
+  ValuePlaces places;
+  places.values = 2;
+  places.offset = {4, 20};
+  places.element = {1, 0};
+  bundle.sections.push_back({kBindingSection, serialize_binding(places)});
+  REQUIRE(session.load(bundle, &plan) == SPARSERTC_OK);
+  const auto refused = [&](const char* text, auto change) {
+    sparsertc_values values = good;
+    change(values);
+    check_refused(sparsertc_plan_bind_values(plan, &values), SPARSERTC_ERROR_INVALID_ARGUMENT,
+                  text);
+  };
+  refused("values->values is a null", [](auto& v) { v.values = nullptr; });
+  refused("3 values for a pattern with 2", [](auto& v) { v.count = 3; });
+  refused("type 2", [](auto& v) { v.type = 2; });
+  refused("reserved is not 0", [](auto& v) { v.reserved = 1; });
+  refused("struct_size is 8", [](auto& v) { v.struct_size = 8; });
+  const double infinite[] = {1, INFINITY};
+  refused("entry 1 is no weight", [&](auto& v) {
+    v.values = infinite;
+    v.type = SPARSERTC_VALUE_F64;
+  });
+  check_refused(sparsertc_plan_bind_values(plan, nullptr), SPARSERTC_ERROR_INVALID_ARGUMENT,
+                "values is a null");
+  check_refused(sparsertc_plan_bind_values(nullptr, &good), SPARSERTC_ERROR_INVALID_ARGUMENT,
+                "plan is a null");
+  CHECK(session.fake.count("cuModuleLoadDataEx") + session.fake.count("cuModuleLoadData") == 2);
+
+  REQUIRE(sparsertc_plan_bind_values(plan, &good) == SPARSERTC_OK);
+  CHECK(session.fake.count("cuModuleLoadDataEx") + session.fake.count("cuModuleLoadData") == 3);
+  sparsertc_plan_info info;
+  info.struct_size = sizeof info;
+  REQUIRE(sparsertc_plan_query(plan, &info) == SPARSERTC_OK);
+  CHECK_THAT(info.manifest, !Contains("\"old\""));
+  CHECK(info.code == SPARSERTC_CODE_CUBIN);
+  sparsertc_plan_destroy(plan);
+  CHECK(session.fake.alive()["module"] == 0);
 }
 
 TEST_CASE("each limit of the device is checked before the driver sees the code") {
