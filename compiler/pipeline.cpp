@@ -136,10 +136,9 @@ std::vector<std::string> emit_units(const LoweredSpmm& lowered, const PipelineOp
 std::string provenance_of(const PipelineResult& result, const PipelineOptions& options) {
   const SpmmSchedule& schedule = result.schedule;
   const SpmmProblem& problem = schedule.request;
-  std::string text =
-      problem.convolution
-          ? fmt::format("family=conv2d\nconv={}\n", to_string(*problem.convolution))
-          : std::string("family=spmm\n");
+  std::string text = problem.convolution
+                         ? fmt::format("family=conv2d\nconv={}\n", to_string(*problem.convolution))
+                         : std::string("family=spmm\n");
   text += fmt::format("pattern={}\n", result.pattern_digest);
   // Every strategy so far has the values in its code or in its tables.
   text += fmt::format("values={}\n", values_digest(result.weights.values));
@@ -296,8 +295,8 @@ PipelineResult compile_spmm(const std::function<Matrix()>& read_weights,
     return result;
 
   if (!stages.run("inspect", [&] {
-        result.schedule = schedule_spmm(result.weights, problem, options.target,
-                                        options.tile, options.budget);
+        result.schedule =
+            schedule_spmm(result.weights, problem, options.target, options.tile, options.budget);
       }))
     return result;
 
