@@ -129,6 +129,11 @@ Reg Builder::bitcast(Type type, Reg source, Reg result) {
   return value(Opcode::bitcast, type, {source}, result);
 }
 
+Reg Builder::shuffle(Shuffle which, Reg value, Operand lane, Reg result) {
+  return this->value(Opcode::shuffle, function_.type_of(value), {value, lane}, result,
+                     static_cast<uint8_t>(which));
+}
+
 Reg Builder::address(uint32_t symbol, Reg result) {
   const Type type = module_.symbols[symbol].type;
   result = result_or_fresh(result, type);
@@ -166,6 +171,37 @@ void Builder::store(Reg pointer, int64_t byte_offset, Reg value, uint32_t width,
   op.operand[0] = pointer.id;
   op.operand[1] = value.id;
   op.immediate = byte_offset;
+}
+
+Reg Builder::load_ordered(Order order, Reg pointer, int64_t byte_offset, Reg result) {
+  const Type type = function_.type_of(pointer);
+  result = result_or_fresh(result, type.element());
+  Op& op = begin(Opcode::load_ordered, type);
+  op.result = result;
+  op.detail = static_cast<uint8_t>(order);
+  op.operand[0] = pointer.id;
+  op.immediate = byte_offset;
+  return result;
+}
+
+void Builder::store_ordered(Order order, Reg pointer, int64_t byte_offset, Reg value) {
+  Op& op = begin(Opcode::store_ordered, function_.type_of(pointer));
+  op.detail = static_cast<uint8_t>(order);
+  op.operand[0] = pointer.id;
+  op.operand[1] = value.id;
+  op.immediate = byte_offset;
+}
+
+Reg Builder::atomic(Atomic what, Reg pointer, int64_t byte_offset, Reg value, Reg result) {
+  const Type type = function_.type_of(pointer);
+  result = result_or_fresh(result, type.element());
+  Op& op = begin(Opcode::atomic, type);
+  op.result = result;
+  op.detail = static_cast<uint8_t>(what);
+  op.operand[0] = pointer.id;
+  op.operand[1] = value.id;
+  op.immediate = byte_offset;
+  return result;
 }
 
 void Builder::copy_async(Reg shared, int32_t shared_offset, Reg device, int32_t device_offset,

@@ -69,6 +69,8 @@ public:
   Reg select(Type type, Reg condition, Reg if_true, Operand if_false, Reg result = {});
   Reg convert(Type type, Reg source, Conversion conversion, Reg result = {});
   Reg bitcast(Type type, Reg source, Reg result = {});
+  /// Another lane's value: i32 or f32.
+  Reg shuffle(Shuffle which, Reg value, Operand lane, Reg result = {});
 
   // ---- addresses and memory --------------------------------------------------------------------
   Reg address(uint32_t symbol, Reg result = {});
@@ -82,6 +84,11 @@ public:
            Reg result = {});
   void store(Reg pointer, int64_t byte_offset, Reg value, uint32_t width = 1,
              Cache cache = Cache::normal);
+  /// Of one element, never torn.
+  Reg load_ordered(Order order, Reg pointer, int64_t byte_offset, Reg result = {});
+  void store_ordered(Order order, Reg pointer, int64_t byte_offset, Reg value);
+  /// The element's old value.
+  Reg atomic(Atomic what, Reg pointer, int64_t byte_offset, Reg value, Reg result = {});
   void copy_async(Reg shared, int32_t shared_offset, Reg device, int32_t device_offset,
                   uint32_t bytes, Reg bytes_read = {});
   void copy_commit();

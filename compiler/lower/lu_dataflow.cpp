@@ -1,0 +1,612 @@
+#include "compiler/lower/lu_dataflow.h"
+
+#include "ir/builder.h"
+#include "ir/lu_dataflow.h"
+#include "ir/verifier.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+
+namespace sparsertc {
+namespace {
+
+using ir::Atomic;
+using ir::Builder;
+using ir::Cache;
+using ir::Comparison;
+using ir::Conversion;
+using ir::Opcode;
+using ir::Operand;
+using ir::Order;
+using ir::Reg;
+using ir::Scalar;
+using ir::Shuffle;
+using ir::Space;
+using ir::Special;
+using ir::Type;
+
+constexpr uint32_t kLanes = LuDataflow::kLanes;
+constexpr uint32_t kProducts = LuDataflow::kProducts;
+constexpr uint32_t kWord = sizeof(uint32_t);
+/// No number that arithmetic makes: all bits are set.
+constexpr int64_t kNotReady = -1;
+
+/// What the kernels of one number type share.
+class KernelWriter {
+public:
+  KernelWriter(ir::Module& module, const LuKernelOptions& options, const char* name,
+               uint32_t threads)
+      : options_(options), type_(options.type), wide_(options.type == Scalar::f64),
+        bytes_(wide_ ? 8 : 4), b_(module, function_of(module, name, threads)) {}
+
+protected:
+  static ir::Function& function_of(ir::Module& module, const char* name, uint32_t threads) {
+    ir::Function& function = module.functions.emplace_back();
+    function.name = name;
+    function.kind = ir::FunctionKind::kernel;
+    function.block[0] = threads;
+    return function;
+  }
+
+  Reg pointer(const char* name, Scalar element) {
+    return b_.parameter(Type::pointer(Space::device, element), name);
+  }
+  Reg number(const char* name, Scalar type = Scalar::i32) { return b_.parameter(type, name); }
+
+  Operand real(double value) const {
+    return wide_ ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
+  }
+  Reg real_constant(double value) { return b_.constant(type_, real(value)); }
+
+  /// The bits that tell whether a number is ready: those of its upper half, which are all set in no
+  /// other number.
+  Reg upper_bits(Reg value) {
+    if (!wide_)
+      return b_.bitcast(Scalar::i32, value);
+    const Reg bits = b_.bitcast(Scalar::i64, value);
+    const Reg upper = b_.value(Opcode::shr, Scalar::i64, {bits, Operand::integer(32)});
+    return b_.convert(Scalar::i32, upper, Conversion::exact);
+  }
+
+  Reg not_ready() {
+    const Scalar bits = wide_ ? Scalar::i64 : Scalar::i32;
+    return b_.bitcast(type_, b_.constant(bits, Operand::integer(kNotReady)));
+  }
+
+  /// `value`, or the canonical NaN in the place of any NaN.
+  Reg canonical(Reg value) {
+    const Reg is_nan = b_.compare(Comparison::ne, type_, value, value);
+    const Reg nan = wide_
+                        ? b_.constant(type_, Operand::f64(std::numeric_limits<double>::quiet_NaN()))
+                        : b_.constant(type_, Operand::f32(std::numeric_limits<float>::quiet_NaN()));
+    return b_.select(type_, is_nan, nan, value);
+  }
+
+  /// 1 where a number is infinite or a NaN.
+  Reg is_not_finite(Reg value) {
+    const Reg difference = b_.sub(type_, value, value);
+    return b_.compare(Comparison::ne, type_, difference, difference);
+  }
+
+  Reg to_f64(Reg value) {
+    return wide_ ? value : b_.convert(Scalar::f64, value, Conversion::exact);
+  }
+  Reg from_f64(Reg value) { return wide_ ? value : b_.convert(type_, value, Conversion::nearest); }
+  /// The bits of a non-negative number as f64, for comparing as integers.
+  Reg ordered_bits(Reg value) { return b_.bitcast(Scalar::i64, to_f64(value)); }
+
+  Reg given_to_f64(Reg value) {
+    return options_.given == Scalar::f64 ? value
+                                         : b_.convert(Scalar::f64, value, Conversion::exact);
+  }
+  Reg f64_to_given(Reg value) {
+    return options_.given == Scalar::f64 ? value
+                                         : b_.convert(Scalar::f32, value, Conversion::nearest);
+  }
+  uint32_t given_bytes() const { return options_.given == Scalar::f64 ? 8 : 4; }
+
+  /// The number of the thread in a grid along x.
+  Reg thread_number(uint32_t threads) {
+    const Reg before = b_.mul(Scalar::i32, b_.special(Special::block_x), Operand::integer(threads));
+    return b_.add(Scalar::i32, before, b_.special(Special::thread_x));
+  }
+
+  Reg element(Reg pointer, Reg index, uint32_t bytes) {
+    return b_.index(pointer, index, Operand::integer(bytes));
+  }
+
+  const LuKernelOptions& options_;
+  const Type type_;
+  const bool wide_;
+  const uint32_t bytes_;
+  Builder b_;
+};
+
+class InputWriter : KernelWriter {
+public:
+  InputWriter(ir::Module& module, const LuKernelOptions& options)
+      : KernelWriter(module, options, kLuInputKernel, kLuInputThreads) {}
+
+  void write() {
+    const Reg a = pointer("A", options_.given), source = pointer("source", Scalar::i32),
+              slot = pointer("slot", Scalar::i32), column = pointer("column", Scalar::i32),
+              scale = pointer("scale", Scalar::f64), initial = pointer("initial", options_.type),
+              values = pointer("values", options_.type),
+              column_max = pointer("column_max", Scalar::i64),
+              status = pointer("status", Scalar::i64), entries = number("entries"),
+              slots = number("slots");
+    const Reg t = thread_number(kLuInputThreads);
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, slots));
+    b_.store(element(values, t, bytes_), 0, not_ready());
+    b_.end();
+
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
+    const auto read = [&](Reg array, uint32_t bytes) {
+      return b_.load(element(array, t, bytes), 0, 1, Cache::readonly);
+    };
+    const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
+    const Reg factor = read(scale, sizeof(double));
+    const Reg given = b_.load(element(a, from, given_bytes()), 0, 1, Cache::readonly);
+    const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
+    b_.store(element(initial, to, bytes_), 0, value);
+    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
+    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, ordered_bits(magnitude));
+    b_.end();
+
+    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, Operand::integer(0)));
+    const LuStatusRecord fresh;
+    const auto set = [&](size_t offset, int64_t number) {
+      b_.store(status, static_cast<int64_t>(offset),
+               b_.constant(Scalar::i64, Operand::integer(number)));
+    };
+    set(offsetof(LuStatusRecord, largest), fresh.largest);
+    set(offsetof(LuStatusRecord, largest_input), fresh.largest_input);
+    set(offsetof(LuStatusRecord, perturbed), fresh.perturbed);
+    set(offsetof(LuStatusRecord, perturbed_column), fresh.perturbed_column);
+    set(offsetof(LuStatusRecord, zero_column), fresh.zero_column);
+    set(offsetof(LuStatusRecord, nonfinite_column), fresh.nonfinite_column);
+    b_.end();
+    b_.return_void();
+  }
+};
+
+class SolveInputWriter : KernelWriter {
+public:
+  SolveInputWriter(ir::Module& module, const LuKernelOptions& options)
+      : KernelWriter(module, options, kLuSolveInputKernel, kLuInputThreads) {}
+
+  void write() {
+    const Reg right = pointer("b", options_.given), order = pointer("order", Scalar::i32),
+              scale = pointer("scale", Scalar::f64), work = pointer("work", options_.type),
+              n = number("n");
+    const Reg i = thread_number(kLuInputThreads);
+    const Reg side = b_.special(Special::block_y);
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
+    const Reg column =
+        b_.index(right, side, b_.mul(Scalar::i32, n, Operand::integer(given_bytes())));
+    const Reg vectors =
+        b_.index(work, side, b_.mul(Scalar::i32, n, Operand::integer(kSolveVectors * bytes_)));
+    const Reg from = b_.load(element(order, i, kWord), 0, 1, Cache::readonly);
+    const Reg factor = b_.load(element(scale, from, sizeof(double)), 0, 1, Cache::readonly);
+    const Reg given = b_.load(element(column, from, given_bytes()), 0);
+    const Reg value = canonical(from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor)));
+    const Reg waiting = not_ready();
+    Reg place = element(vectors, i, bytes_);
+    const Reg step = b_.mul(Scalar::i32, n, Operand::integer(bytes_));
+    const Reg bytes = b_.convert(Scalar::i64, step, Conversion::sign);
+    b_.store(place, 0, value);
+    for (uint32_t vector = 1; vector < kSolveVectors; ++vector) {
+      place = b_.offset(place, bytes);
+      b_.store(place, 0, waiting);
+    }
+    b_.end();
+    b_.return_void();
+  }
+};
+
+/// The loop over the packets of a stream. The next packet is read while this one waits.
+class DataflowWriter : protected KernelWriter {
+public:
+  DataflowWriter(ir::Module& module, const LuKernelOptions& options, const char* name,
+                 uint32_t operands, uint32_t task_words)
+      : KernelWriter(module, options, name, options.threads), operands_(operands),
+        task_words_(task_words) {}
+  virtual ~DataflowWriter() = default;
+
+protected:
+  void declare_tables() {
+    stream_ = pointer("stream", Scalar::i32);
+    group_ = pointer("group", Scalar::i32);
+    task_ = pointer("task", Scalar::i32);
+    operand_table_ = pointer("operands", Scalar::i32);
+  }
+
+  /// Before the loop over streams.
+  void find_stream() {
+    const Reg lane = b_.special(Special::lane);
+    const Reg in_block =
+        b_.value(Opcode::shr, Scalar::i32, {b_.special(Special::thread_x), Operand::integer(5)});
+    const Reg before = b_.mul(Scalar::i32, b_.special(Special::block_x),
+                              Operand::integer(options_.threads / kLanes));
+    const Reg warp = b_.add(Scalar::i32, before, in_block);
+    const Reg bounds = element(stream_, warp, kWord);
+    begin_ = b_.load(bounds, 0, 1, Cache::readonly);
+    end_ = b_.load(bounds, kWord, 1, Cache::readonly);
+    lane_task_ = element(task_, lane, task_words_ * kWord);
+    lane_operands_ = element(operand_table_, lane, kProducts * kWord);
+  }
+
+  void write_stream() {
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, begin_, end_));
+    const Packet now = declare_packet();
+    const Reg packet = b_.move(begin_);
+    const Reg sum = b_.fresh(type_);
+    b_.constant(type_, real(0), sum);
+    read_packet(packet, now);
+    begin_stream();
+    b_.loop();
+    const Packet next = declare_packet();
+    b_.add(Scalar::i32, packet, Operand::integer(1), packet);
+    read_packet(packet, next);
+
+    const Reg has_task = b_.compare(Comparison::ge, Scalar::i32, now.task, Operand::integer(0));
+    prepare_task(now, has_task);
+    wait_and_add(now, sum);
+
+    const Reg ends = b_.compare(Comparison::ne, Scalar::i32, now.group, Operand::integer(0));
+    b_.if_begin(ends);
+    add_lanes(sum, now.group);
+    b_.if_begin(has_task);
+    finish_task(now, sum);
+    b_.end();
+    b_.constant(type_, real(0), sum);
+    b_.end();
+
+    b_.move(next.group, now.group);
+    for (uint32_t i = 0; i < task_words_; ++i)
+      b_.move(next.task[i], now.task[i]);
+    for (uint32_t i = 0; i < operands_ * kProducts; ++i)
+      b_.move(next.operands[i], now.operands[i]);
+    b_.while_end(b_.compare(Comparison::lt, Scalar::i32, packet, end_));
+    end_stream();
+    b_.end();
+  }
+
+  struct Packet {
+    Reg group;
+    Reg task;     ///< task_words_ registers
+    Reg operands; ///< of operand word w and product p: register w * kProducts + p
+  };
+
+  /// Assigned before the first packet.
+  virtual void begin_stream() {}
+  /// Loads that the task needs at its end.
+  virtual void prepare_task(const Packet& packet, Reg has_task) = 0;
+  /// A pair's operands into registers. They are 0 where there is no pair.
+  virtual void load_early(const Packet& packet) = 0;
+  /// Loads what product p waits for.
+  virtual void load_late(const Packet& packet, uint32_t product) = 0;
+  /// The registers that load_late fills for product p.
+  virtual std::vector<Reg> late(uint32_t product) = 0;
+  /// Adds product p to the sum.
+  virtual void add_product(uint32_t product, Reg sum) = 0;
+  /// Also waited for; may be empty.
+  virtual void load_base() {}
+  virtual std::vector<Reg> base() { return {}; }
+  virtual void finish_task(const Packet& packet, Reg sum) = 0;
+  virtual void end_stream() {}
+
+  Reg is_unready(const std::vector<Reg>& values) {
+    Reg upper;
+    for (Reg value : values) {
+      const Reg bits = upper_bits(value);
+      upper = upper.valid() ? b_.value(Opcode::maxu, Scalar::i32, {upper, bits}) : bits;
+    }
+    return b_.compare(Comparison::eq, Scalar::i32, upper, Operand::integer(kNotReady));
+  }
+
+  uint32_t operands_, task_words_;
+  Reg stream_, group_, task_, operand_table_;
+  Reg begin_, end_, lane_task_, lane_operands_;
+  Reg base_waits_; ///< whether this lane waits for base()
+
+private:
+  Packet declare_packet() {
+    Packet packet;
+    packet.group = b_.fresh(Scalar::i32);
+    packet.task = b_.fresh_tuple(Scalar::i32, task_words_);
+    packet.operands = b_.fresh_tuple(Scalar::i32, operands_ * kProducts);
+    return packet;
+  }
+
+  void read_packet(Reg number, const Packet& packet) {
+    const uint32_t row = kLanes * kProducts * kWord;
+    const Reg operands = element(lane_operands_, number, operands_ * row);
+    for (uint32_t word = 0; word < operands_; ++word)
+      b_.load(operands, int64_t{word} * row, kProducts, Cache::readonly,
+              packet.operands[word * kProducts]);
+    b_.load(element(group_, number, kWord), 0, 1, Cache::readonly, packet.group);
+    b_.load(element(lane_task_, number, kLanes * task_words_ * kWord), 0, task_words_,
+            Cache::readonly, packet.task);
+  }
+
+  void wait_and_add(const Packet& packet, Reg sum) {
+    std::array<Reg, kProducts> waits;
+    for (uint32_t p = 0; p < kProducts; ++p)
+      waits[p] = b_.compare(Comparison::ge, Scalar::i32, packet.operands[p], Operand::integer(0));
+    load_early(packet);
+    b_.loop();
+    // All loads before the first look at one, so that they are on their way together.
+    for (uint32_t p = 0; p < kProducts; ++p) {
+      b_.if_begin(waits[p]);
+      load_late(packet, p);
+      b_.end();
+    }
+    const std::vector<Reg> start = base();
+    if (!start.empty()) {
+      b_.if_begin(base_waits_);
+      load_base();
+      b_.end();
+    }
+    Reg any;
+    for (uint32_t p = 0; p < kProducts; ++p) {
+      const Reg unready = is_unready(late(p));
+      b_.move(unready, waits[p]);
+      any = any.valid() ? b_.value(Opcode::bit_or, Scalar::pred, {any, unready}) : unready;
+    }
+    if (!start.empty()) {
+      const Reg unready = is_unready(start);
+      b_.move(unready, base_waits_);
+      any = b_.value(Opcode::bit_or, Scalar::pred, {any, unready});
+    }
+    b_.while_end(any);
+    for (uint32_t p = 0; p < kProducts; ++p)
+      add_product(p, sum);
+  }
+
+  /// The sum over the lanes of a group, in all of them: the same bits whichever lane adds.
+  void add_lanes(Reg sum, Reg group) {
+    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
+      b_.if_begin(b_.compare(Comparison::gt, Scalar::i32, group, Operand::integer(distance)));
+      b_.add(type_, sum, from_lane(sum, distance), sum);
+      b_.end();
+    }
+  }
+
+  Reg from_lane(Reg value, uint32_t distance) {
+    const Operand lane = Operand::integer(distance);
+    if (!wide_)
+      return b_.shuffle(Shuffle::butterfly, value, lane);
+    const Reg bits = b_.bitcast(Scalar::i64, value);
+    const Reg low = b_.convert(Scalar::i32, bits, Conversion::exact);
+    const Reg upper = upper_bits(value);
+    const Reg other_low = b_.shuffle(Shuffle::butterfly, low, lane);
+    const Reg other_upper = b_.shuffle(Shuffle::butterfly, upper, lane);
+    const Reg left =
+        b_.value(Opcode::shl, Scalar::i64,
+                 {b_.convert(Scalar::i64, other_upper, Conversion::zero), Operand::integer(32)});
+    const Reg right = b_.convert(Scalar::i64, other_low, Conversion::zero);
+    return b_.bitcast(type_, b_.value(Opcode::bit_or, Scalar::i64, {left, right}));
+  }
+};
+
+class FactorWriter : DataflowWriter {
+public:
+  FactorWriter(ir::Module& module, const LuKernelOptions& options)
+      : DataflowWriter(module, options, kLuFactorKernel, 3, 2) {}
+
+  void write() {
+    declare_tables();
+    values_ = pointer("values", options_.type);
+    initial_ = pointer("initial", options_.type);
+    column_max_ = pointer("column_max", Scalar::i64);
+    quotient_ = pointer("quotient", Scalar::f64);
+    status_ = pointer("status", Scalar::i64);
+    threshold_ = number("threshold", options_.type);
+    find_stream();
+    write_stream();
+    b_.return_void();
+  }
+
+private:
+  void begin_stream() override {
+    largest_ = real_constant(0);
+    largest_input_ = b_.constant(Scalar::i64, Operand::integer(0));
+  }
+
+  /// The entry of B, and the largest of its column where this is a pivot.
+  void prepare_task(const Packet& packet, Reg has_task) override {
+    entry_ = real_constant(0);
+    column_largest_ = b_.constant(Scalar::i64, Operand::integer(0));
+    const Reg column = packet.task[1];
+    is_pivot_ = b_.compare(Comparison::lt, Scalar::i32, column, Operand::integer(0));
+    is_pivot_ = b_.value(Opcode::bit_and, Scalar::pred, {is_pivot_, has_task});
+    column_ = b_.value(Opcode::bit_xor, Scalar::i32, {column, Operand::integer(-1)});
+    b_.if_begin(has_task);
+    b_.load(element(initial_, packet.task[0], bytes_), 0, 1, Cache::readonly, entry_);
+    b_.end();
+    b_.if_begin(is_pivot_);
+    b_.load(element(column_max_, column_, sizeof(int64_t)), 0, 1, Cache::normal, column_largest_);
+    b_.end();
+  }
+
+  void load_early(const Packet& packet) override {
+    for (uint32_t i = 0; i < 3 * kProducts; ++i) {
+      operand_[i] = real_constant(0);
+      place_[i] = element(values_, packet.operands[i], bytes_);
+    }
+  }
+  void load_late(const Packet&, uint32_t product) override {
+    for (uint32_t word = 0; word < 3; ++word) {
+      const uint32_t i = word * kProducts + product;
+      b_.load_ordered(Order::relaxed_device, place_[i], 0, operand_[i]);
+    }
+  }
+  std::vector<Reg> late(uint32_t product) override {
+    return {operand_[product], operand_[kProducts + product], operand_[2 * kProducts + product]};
+  }
+  void add_product(uint32_t product, Reg sum) override {
+    const Reg right =
+        b_.mul(type_, operand_[kProducts + product], operand_[2 * kProducts + product]);
+    b_.fma(type_, operand_[product], right, sum, sum);
+  }
+
+  void finish_task(const Packet& packet, Reg sum) override {
+    const Reg value = b_.sub(type_, entry_, sum);
+    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
+    const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest_);
+    b_.select(type_, larger, magnitude, largest_, largest_);
+    const Reg place = element(values_, packet.task[0], bytes_);
+    const Reg bad = is_not_finite(value);
+    b_.if_begin(is_pivot_);
+    finish_pivot(value, magnitude, place, bad);
+    b_.else_mark();
+    b_.store_ordered(Order::relaxed_device, place, 0, canonical(value));
+    b_.end();
+
+    b_.if_begin(bad);
+    const Reg column = b_.select(Scalar::i32, is_pivot_, column_, packet.task[1]);
+    note_column(offsetof(LuStatusRecord, nonfinite_column), column);
+    b_.end();
+  }
+
+  /// Replaces a pivot that is too small, keeping its sign, and publishes the reciprocal.
+  void finish_pivot(Reg value, Reg magnitude, Reg place, Reg bad) {
+    const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
+    const Reg least = b_.mul(type_, threshold_, from_f64(column_largest));
+    const Reg small = b_.compare(Comparison::lt, type_, magnitude, least);
+    const Reg negative =
+        b_.compare(Comparison::lt, Scalar::i32, upper_bits(value), Operand::integer(0));
+    const Reg signed_least =
+        b_.select(type_, negative, b_.value(Opcode::neg, type_, {least}), least);
+    const Reg pivot = b_.select(type_, small, signed_least, value);
+    const Reg reciprocal = b_.value(Opcode::div, type_, {real_constant(1), pivot});
+    b_.store_ordered(Order::relaxed_device, place, 0, canonical(reciprocal));
+
+    // Nobody waits for what comes now.
+    b_.value(Opcode::bit_or, Scalar::pred, {bad, is_not_finite(reciprocal)}, bad);
+    b_.store(element(column_max_, column_, sizeof(int64_t)), 0,
+             b_.constant(Scalar::i64, Operand::integer(0)));
+    b_.store(element(quotient_, column_, sizeof(double)), 0,
+             b_.value(Opcode::div, Scalar::f64, {to_f64(magnitude), column_largest}));
+    b_.value(Opcode::max, Scalar::i64, {largest_input_, column_largest_}, largest_input_);
+    b_.if_begin(small);
+    b_.atomic(Atomic::add, status_, offsetof(LuStatusRecord, perturbed),
+              b_.constant(Scalar::i64, Operand::integer(1)));
+    note_column(offsetof(LuStatusRecord, perturbed_column), column_);
+    b_.end();
+    const Reg empty = b_.compare(Comparison::eq, Scalar::i64, column_largest_, Operand::integer(0));
+    b_.if_begin(empty);
+    note_column(offsetof(LuStatusRecord, zero_column), column_);
+    b_.end();
+  }
+
+  void note_column(size_t offset, Reg column) {
+    b_.atomic(Atomic::min, status_, static_cast<int64_t>(offset),
+              b_.convert(Scalar::i64, column, Conversion::sign));
+  }
+
+  void end_stream() override {
+    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest), ordered_bits(largest_));
+    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest_input), largest_input_);
+  }
+
+  Reg values_, initial_, column_max_, quotient_, status_, threshold_;
+  Reg largest_, largest_input_;
+  Reg entry_, column_largest_, is_pivot_, column_;
+  std::array<Reg, 3 * kProducts> operand_, place_;
+};
+
+class SolveWriter : DataflowWriter {
+public:
+  SolveWriter(ir::Module& module, const LuKernelOptions& options)
+      : DataflowWriter(module, options, kLuSolveKernel, 2, 4) {}
+
+  void write() {
+    declare_tables();
+    values_ = pointer("values", options_.type);
+    const Reg work = pointer("work", options_.type), x = pointer("x", options_.given);
+    scale_ = pointer("scale", Scalar::f64);
+    n_ = number("n");
+    const Reg right_sides = number("right_sides");
+    find_stream();
+    const Reg work_stride = b_.mul(Scalar::i32, n_, Operand::integer(kSolveVectors * bytes_));
+    const Reg x_stride = b_.mul(Scalar::i32, n_, Operand::integer(given_bytes()));
+    const Reg side = b_.for_loop(right_sides, 1);
+    work_ = b_.index(work, side, work_stride);
+    x_ = b_.index(x, side, x_stride);
+    write_stream();
+    b_.end();
+    b_.return_void();
+  }
+
+private:
+  void prepare_task(const Packet& packet, Reg has_task) override {
+    pivot_ = real_constant(0);
+    factor_ = b_.constant(Scalar::f64, Operand::f64(0));
+    start_ = real_constant(0);
+    base_waits_ = b_.move(has_task);
+    start_place_ = element(work_, b_.sub(Scalar::i32, packet.task[0], n_), bytes_);
+    b_.if_begin(has_task);
+    b_.load(element(values_, packet.task[2], bytes_), 0, 1, Cache::readonly, pivot_);
+    b_.end();
+    is_unknown_ = b_.compare(Comparison::ge, Scalar::i32, packet.task[1], Operand::integer(0));
+    b_.if_begin(is_unknown_);
+    b_.load(element(scale_, packet.task[1], sizeof(double)), 0, 1, Cache::readonly, factor_);
+    b_.end();
+  }
+
+  void load_early(const Packet& packet) override {
+    for (uint32_t p = 0; p < kProducts; ++p) {
+      entry_[p] = real_constant(0);
+      operand_[p] = real_constant(0);
+      place_[p] = element(work_, packet.operands[kProducts + p], bytes_);
+      b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, packet.operands[p], Operand::integer(0)));
+      b_.load(element(values_, packet.operands[p], bytes_), 0, 1, Cache::readonly, entry_[p]);
+      b_.end();
+    }
+  }
+  void load_late(const Packet&, uint32_t product) override {
+    b_.load_ordered(Order::relaxed_device, place_[product], 0, operand_[product]);
+  }
+  std::vector<Reg> late(uint32_t product) override { return {operand_[product]}; }
+  void add_product(uint32_t product, Reg sum) override {
+    b_.fma(type_, entry_[product], operand_[product], sum, sum);
+  }
+  void load_base() override { b_.load_ordered(Order::relaxed_device, start_place_, 0, start_); }
+  std::vector<Reg> base() override { return {start_}; }
+
+  /// z = d (b - sum), x = z - d sum.
+  void finish_task(const Packet& packet, Reg sum) override {
+    const Reg forward = b_.mul(type_, b_.sub(type_, start_, sum), pivot_);
+    const Reg minus = b_.value(Opcode::neg, type_, {sum});
+    const Reg backward = b_.fma(type_, minus, pivot_, start_);
+    const Reg result = b_.select(type_, is_unknown_, backward, forward);
+    b_.store_ordered(Order::relaxed_device, element(work_, packet.task[0], bytes_), 0,
+                     canonical(result));
+    b_.if_begin(is_unknown_);
+    const Reg scaled = b_.mul(Scalar::f64, to_f64(result), factor_);
+    b_.store(element(x_, packet.task[1], given_bytes()), 0, f64_to_given(scaled));
+    b_.end();
+  }
+
+  Reg values_, work_, x_, scale_, n_;
+  Reg pivot_, factor_, start_, start_place_, is_unknown_;
+  std::array<Reg, kProducts> entry_, operand_, place_;
+};
+
+} // namespace
+
+ir::Module make_lu_kernels(const LuKernelOptions& options) {
+  ir::Module module;
+  module.functions.reserve(4); // the writers hold references
+  InputWriter(module, options).write();
+  FactorWriter(module, options).write();
+  SolveInputWriter(module, options).write();
+  SolveWriter(module, options).write();
+  ir::verify_or_throw(module, "lowering sparse LU");
+  return module;
+}
+
+} // namespace sparsertc

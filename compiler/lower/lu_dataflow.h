@@ -1,0 +1,56 @@
+// The kernels of sparse LU on the GPU: dataflow over the packets of ir/lu_dataflow.h. They are made
+// for a number type and a size of block, not for a pattern, which is in tables in device memory.
+//
+// *The value is its own ready flag.* A number that is not there yet has all bits set, which is a
+// NaN that no arithmetic makes; whoever needs it loads again until it is another one. Results are
+// stored at once where they are a number, and as the canonical NaN where they are not.
+//
+// All blocks of a dataflow kernel must be resident at once, one warp for each stream of the tables.
+#pragma once
+
+#include "ir/module.h"
+
+#include <cstdint>
+
+namespace sparsertc {
+
+struct LuKernelOptions {
+  /// Of the factors, f32 or f64.
+  ir::Scalar type = ir::Scalar::f64;
+  /// Of the matrix's values, right-hand sides and solutions as the caller has them: the same type
+  /// or f64.
+  ir::Scalar given = ir::Scalar::f64;
+  /// Of a block of the dataflow kernels; a multiple of a warp.
+  uint32_t threads = 128;
+};
+
+inline constexpr const char* kLuInputKernel = "sparsertc_lu_input";
+inline constexpr const char* kLuFactorKernel = "sparsertc_lu_factor";
+inline constexpr const char* kLuSolveInputKernel = "sparsertc_lu_solve_input";
+inline constexpr const char* kLuSolveKernel = "sparsertc_lu_solve";
+/// Threads of a block of the two input kernels.
+inline constexpr uint32_t kLuInputThreads = 256;
+
+/// Four kernels, T and V being the types of LuKernelOptions:
+///
+///   sparsertc_lu_input(A: V, source: i32, slot: i32, column: i32, scale: f64, initial: T,
+///                      values: T, column_max: i64, status: i64, entries: i32, slots: i32)
+///     a thread for each entry of A and each slot: initial[slot] = scale * A[source], rounded to T;
+///     column_max[column] the bits of the largest magnitude, as f64; values not ready; the status
+///     (LuStatusRecord) as at the beginning. column_max must be 0 before.
+///
+///   sparsertc_lu_factor(stream: i32, group: i32, task: i32, operands: i32, values: T, initial: T,
+///                       column_max: i64, quotient: f64, status: i64, threshold: T)
+///     values of L'+U; quotient[j] = |pivot j before it was replaced| / largest of column j of B;
+///     column_max is 0 again.
+///
+///   sparsertc_lu_solve_input(b: V, order: i32, scale: f64, work: T, n: i32)
+///     a thread for each row and block_y for each right-hand side, n numbers of b one behind the
+///     other; work holds kSolveVectors vectors of n numbers for each.
+///
+///   sparsertc_lu_solve(stream: i32, group: i32, task: i32, operands: i32, values: T, work: T,
+///                      x: V, scale: f64, n: i32, right_sides: i32)
+///     x[number] = scale[number] * the unknown; x may be the memory of b.
+ir::Module make_lu_kernels(const LuKernelOptions& options);
+
+} // namespace sparsertc

@@ -1,0 +1,71 @@
+// A sparse LU factorization, or the substitutions of a solve, as tasks that start when their
+// operands are there: plain arrays, filled by the compiler's inspector, read by the kernels of
+// compiler/lower/lu_dataflow.h, which the runtime launches.
+//
+// A warp works through a *stream* of packets, one after the other. A packet gives each of its 32
+// lanes up to four products to add up:
+//
+//          lane 0        lane 1        lane 2        lane 3
+//   4 products    4 products    4 products    4 products     of task A   |  of task B, with
+//   \_______________________ _________________________/                 |  `group` lanes, too
+//                           V
+//              sum over `group` lanes, in a fixed order, then the task's result is stored
+//
+// A task with more than 4 * group products goes on in the stream's next packets; the one that ends
+// its tasks says so. All tasks of a packet are of one level: none waits for another. Over all
+// streams the tasks stand in the order of levels, so that the first unfinished one can always go
+// on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sparsertc {
+
+/// Where a word of a packet means nothing.
+inline constexpr uint32_t kNoWord = UINT32_MAX;
+
+struct LuDataflow {
+  static constexpr uint32_t kLanes = 32;
+  static constexpr uint32_t kProducts = 4; ///< of a lane and packet
+
+  uint32_t operand_words = 0; ///< of a product: 3 of a factorization, 2 of a substitution
+  uint32_t task_words = 0;    ///< of a lane: 2 of a factorization, 4 of a substitution
+
+  /// streams + 1 places in the arrays of packets.
+  std::vector<uint32_t> stream_offset = {0};
+  /// By packet: the lanes of a task where its tasks end here, else 0. One more follows the last, so
+  /// that it can be read ahead.
+  std::vector<uint32_t> group;
+  /// By packet, lane: the task that ends here, or kNoWord. It is given to the first lane of its
+  /// group. Of a factorization: the slot of v(i,j), and j, or ~j for the pivot of column j. Of a
+  /// substitution: the place of the result (below), the caller's number of the unknown (kNoWord in
+  /// the forward substitution), the slot of the pivot, 0.
+  std::vector<uint32_t> task;
+  /// By packet, operand word, lane, product. Of a factorization: the slots of v(i,k), v(k,j) and
+  /// d(k). Of a substitution: the slot of the entry and the place of what it is multiplied with.
+  std::vector<uint32_t> operands;
+
+  uint32_t streams() const { return static_cast<uint32_t>(stream_offset.size() - 1); }
+  uint32_t packets() const { return stream_offset.back(); }
+};
+
+/// Places in the vector of a solve: the permuted and scaled right-hand side from 0, z from n, x
+/// from 2n. The task whose result is at place p starts from the number at place p - n.
+inline constexpr uint32_t kSolveVectors = 3;
+
+/// What a factorization on the GPU has to say, in device memory; kernels write it. Columns are
+/// those of B; INT64_MAX for none. `largest` are the bits of non-negative float64 numbers, which
+/// compare like integers.
+struct LuStatusRecord {
+  int64_t largest = 0;       ///< of L'+U
+  int64_t largest_input = 0; ///< of B
+  int64_t perturbed = 0;     ///< pivots that were replaced
+  int64_t perturbed_column = INT64_MAX;
+  int64_t zero_column = INT64_MAX;
+  int64_t nonfinite_column = INT64_MAX;
+  int64_t reserved[2] = {0, 0};
+};
+static_assert(sizeof(LuStatusRecord) == 64, "kernels and hosts agree on the layout");
+
+} // namespace sparsertc
