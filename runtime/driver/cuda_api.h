@@ -185,7 +185,11 @@ constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
   X(cuLaunchKernel,                                                                                \
     (FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, \
      uint32_t block_y, uint32_t block_z, uint32_t dynamic_shared_bytes, StreamHandle stream,       \
-     void** parameters, void** extra))
+     void** parameters, void** extra))                                                             \
+  X(cuLaunchCooperativeKernel,                                                                     \
+    (FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, \
+     uint32_t block_y, uint32_t block_z, uint32_t dynamic_shared_bytes, StreamHandle stream,       \
+     void** parameters))
 
 // The types are made here and not in the table, because cuda.h defines some of these names as
 // macros; pasting protects them.

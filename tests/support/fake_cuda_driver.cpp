@@ -301,24 +301,34 @@ Result graph_destroy(GraphHandle graph) {
   fake.graphs.erase(graph);
   return fake.remove("graph", graph);
 }
-Result launch_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
-                     uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
-                     StreamHandle stream, void** parameters, void**) {
-  ENTER_CONTEXT(cuLaunchKernel);
+void record_launch(FakeCudaDriver& fake, FunctionHandle function, std::array<uint32_t, 3> grid,
+                   std::array<uint32_t, 3> block, uint32_t shared_bytes, StreamHandle stream,
+                   void** parameters) {
   const FakeCudaDriver::Function& called = fake.functions[function];
-  FakeCudaDriver::Launch launch{called.name,
-                                {grid_x, grid_y, grid_z},
-                                {block_x, block_y, block_z},
-                                shared_bytes,
-                                fake.capturing.count(stream) == 1,
-                                stream,
-                                parameters,
-                                called.image};
+  FakeCudaDriver::Launch launch{
+      called.name, grid,       block,       shared_bytes, fake.capturing.count(stream) == 1,
+      stream,      parameters, called.image};
   if (fake.on_launch)
     fake.on_launch(launch);
   launch.parameters = nullptr;
   (launch.captured ? fake.last_captured : fake.last_executed) = launch;
   fake.launches.push_back(launch);
+}
+Result launch_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z,
+                     uint32_t block_x, uint32_t block_y, uint32_t block_z, uint32_t shared_bytes,
+                     StreamHandle stream, void** parameters, void**) {
+  ENTER_CONTEXT(cuLaunchKernel);
+  record_launch(fake, function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes,
+                stream, parameters);
+  return Result::CUDA_SUCCESS;
+}
+Result launch_cooperative_kernel(FunctionHandle function, uint32_t grid_x, uint32_t grid_y,
+                                 uint32_t grid_z, uint32_t block_x, uint32_t block_y,
+                                 uint32_t block_z, uint32_t shared_bytes, StreamHandle stream,
+                                 void** parameters) {
+  ENTER_CONTEXT(cuLaunchCooperativeKernel);
+  record_launch(fake, function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes,
+                stream, parameters);
   return Result::CUDA_SUCCESS;
 }
 
@@ -447,6 +457,7 @@ DriverTable FakeCudaDriver::table() const {
   table.cuGraphExecDestroy = graph_exec_destroy;
   table.cuGraphDestroy = graph_destroy;
   table.cuLaunchKernel = launch_kernel;
+  table.cuLaunchCooperativeKernel = launch_cooperative_kernel;
   return table;
 }
 
