@@ -1,8 +1,8 @@
 #include "tools/bench_layer.h"
 
-#include "compiler/assemble/ptxas.h"
 #include "ir/error.h"
 #include "runtime/driver/launcher.h"
+#include "tools/assemblers.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
@@ -251,11 +251,11 @@ void report_refusals(const tune::SearchResult& found, const std::string& name) {
 
 std::unique_ptr<Assembler> require_assembler() {
   std::vector<std::string> refused;
-  std::unique_ptr<Assembler> ptxas = Ptxas::find(refused);
-  if (!ptxas)
+  std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
+  if (!assembler)
     throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                       "SPARSERTC_PTXAS names ptxas; nvlink must lie beside it");
-  return ptxas;
+                       "install a CUDA toolkit, or nvJitLink alone");
+  return assembler;
 }
 
 } // namespace sparsertc

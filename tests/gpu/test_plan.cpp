@@ -330,8 +330,8 @@ TEST_CASE("plan: what an execution costs over a launch") {
   const cuda::Stream stream(gpu);
   const sparsertc_arguments arguments = operands.arguments();
 
-  const cuda::FunctionHandle function = plan.handle->plan.kernel()->handle;
-  const PlanEntry& entry = plan.handle->plan.manifest().entries.front();
+  const cuda::FunctionHandle function = plan.handle->plan->kernel()->handle;
+  const PlanEntry& entry = plan.handle->plan->manifest().entries.front();
   const void *b = arguments.b, *c = arguments.c, *bias = arguments.bias;
   int32_t n = static_cast<int32_t>(arguments.n), ldb = n, ldc = n;
   void* parameters[] = {&b, &c, &bias, &n, &ldb, &ldc};

@@ -1,10 +1,15 @@
 // What the PTX printer makes of whole modules, and that ptxas and nvlink take it.
 #include "compiler/emit/ptx.h"
+#include "compiler/emit/ptx_origin.h"
+#include "ir/parser.h"
 #include "ir/verifier.h"
 #include "tests/support/cuda_programs.h"
 #include "tests/unit/emit_ptx_modules.h"
 
 #include <catch2/catch.hpp>
+
+#include <map>
+#include <sstream>
 
 using namespace sparsertc;
 using namespace sparsertc::ir;
@@ -126,5 +131,43 @@ TEST_CASE("ptxas takes SpMM-shaped kernels whole and in units that link") {
       INFO(result.output);
       REQUIRE(result.status == 0);
     }
+  }
+}
+
+TEST_CASE("every line of the units leads back to the entry that it was emitted for") {
+  const Module module = parse("func @one(%b: device.f32) {\n"
+                              "  %x0 = load.device.f32.readonly %b + 68  !2,17\n"
+                              "  %x1 = const.f32 0\n"
+                              "  %x1 = fma.f32 %x0, 0f3F000000, %x1  !3,17\n"
+                              "  store.device.f32 %b, %x1\n"
+                              "}\n"
+                              "func @two(%b: device.bf16) {\n"
+                              "  %x0 = load.device.bf16 %b\n"
+                              "  %x1 = fma.bf16 %x0, %x0, %x0  !5,1\n"
+                              "  store.device.bf16 %b, %x1\n"
+                              "}\n",
+                              "origins.sir");
+  verify_or_throw(module, "origins.sir");
+  for (const char* name : {"sm_80", "sm_90"}) { // bf16 takes several lines on the first
+    const Target target = find_target(name);
+    const std::vector<std::string> units = emit_ptx_units(module, target);
+    std::map<std::string, unsigned> lines_of;
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      std::istringstream lines(units[unit]);
+      uint64_t number = 0;
+      for (std::string line; std::getline(lines, line);) {
+        const std::string origin = ptx_origin(module, target, {}, unit, ++number);
+        ++lines_of[origin];
+        INFO(line);
+        CHECK((origin == "row 3, column 17") == (line.find("fma.rn.f32 %f1, %f0, 0f3F") == 1));
+        CHECK((origin == "row 2, column 17") == (line.find("ld.global.nc.b32") == 1));
+        if (line.find("fma.rn.bf16") != std::string::npos)
+          CHECK(origin == "row 5, column 1");
+      }
+      CHECK(ptx_origin(module, target, {}, unit, number + 1).empty());
+    }
+    CHECK(lines_of.size() == 4); // those three, and none
+    CHECK(lines_of["row 5, column 1"] >= 1);
+    CHECK(ptx_origin(module, target, {}, units.size(), 1).empty());
   }
 }
