@@ -28,6 +28,7 @@ struct InspectOptions {
   ReportOptions report;
   std::string target = "sm_90";
   std::string plot;
+  std::string save_placement;
 };
 
 /// One strategy's schedule, or why there is none.
@@ -201,8 +202,8 @@ int inspect(const InspectOptions& options) {
     return 0;
   }
   if (options.problem.op == "lu")
-    return inspect_lu(
-        {options.input, options.lu, options.watch, options.plot, wants_json(options.report)});
+    return inspect_lu({options.input, options.lu, options.watch, options.plot,
+                       options.save_placement, wants_json(options.report)});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
   pipeline.target = resolve_target(options.target);
@@ -255,6 +256,10 @@ Command add_inspect_command(CLI::App& application) {
   declare(*parser, options->problem);
   declare(*parser, options->schedule);
   declare(*parser, options->lu);
+  parser
+      ->add_option("--save-placement", options->save_placement,
+                   "Write the order of rows and columns as an array (.npy) that --placement reads")
+      ->group("Sparse LU");
   declare(*parser, options->watch);
   parser->footer("Examples:\n"
                  "  sparsertc inspect layer.smtx.gz\n"

@@ -194,6 +194,8 @@ int inspect_lu(const InspectLuOptions& options) {
                                 matrix.pattern.rows, matrix.pattern.columns,
                                 factors->statistics.entries(), factors->statistics.gather_levels)));
   }
+  if (!options.save_placement.empty())
+    write_placement(options.save_placement, analysis);
   progress.clear();
   for (const std::string& remark : matrix.remarks)
     fmt::print(stderr, "{}: note: {}\n", matrix.name, remark);

@@ -14,6 +14,8 @@ struct InspectLuOptions {
   WatchOptions watch;
   /// Where the plot goes; empty: nowhere.
   std::string plot;
+  /// Where the permutations go; empty: nowhere.
+  std::string save_placement;
   bool json = false;
 };
 int inspect_lu(const InspectLuOptions& options);

@@ -1,7 +1,13 @@
 #include "tools/lu_options.h"
 
+#include "compiler/input/read.h"
+#include "ir/error.h"
 #include "tools/words.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <span>
 #include <vector>
 
 namespace sparsertc {
@@ -10,6 +16,33 @@ namespace {
 Toggle to_toggle(const char* option, const std::string& word) {
   constexpr Toggle kToggles[] = {Toggle::automatic, Toggle::on, Toggle::off};
   return kToggles[choose_word(option, word, {"auto", "on", "off"})];
+}
+
+Permutation to_permutation(std::span<const double> numbers, const std::string& path) {
+  Permutation result;
+  result.reserve(numbers.size());
+  for (double number : numbers) {
+    if (!(number >= 0 && number <= double(kMaximumDimension) && std::floor(number) == number))
+      throw UserError(Place{path, 0, 0, {}}, fmt::format("{} is no row or column", number),
+                      "they are counted from 0");
+    result.push_back(static_cast<uint32_t>(number));
+  }
+  return result;
+}
+
+void read_placement(const std::string& path, LuAnalysisOptions& analysis) {
+  const DenseTensor tensor = read_dense(path);
+  const std::span<const double> numbers = tensor.values;
+  if (tensor.shape.size() == 1) {
+    analysis.columns = to_permutation(numbers, path);
+    return;
+  }
+  if (tensor.shape.size() != 2 || tensor.shape[0] != 2)
+    throw UserError(Place{path, 0, 0, {}}, "not an array of 2 x n or of n permutation entries",
+                    "the first line of 2 x n holds the rows, the second the columns; n alone are "
+                    "columns");
+  analysis.rows = to_permutation(numbers.first(tensor.shape[1]), path);
+  analysis.columns = to_permutation(numbers.subspan(tensor.shape[1]), path);
 }
 
 } // namespace
@@ -33,6 +66,13 @@ void declare(CLI::App& parser, LuOptions& options) {
                   "it promises less time")
       ->capture_default_str()
       ->group("Sparse LU");
+  parser
+      .add_option(
+          "--placement", options.placement,
+          "Take rows and columns in the order that this array says: 2 x n, the rows, then "
+          "the columns, counted from 0 (nothing is scaled then); or n columns, for which the "
+          "matching finds the rows")
+      ->group("Sparse LU");
 }
 
 LuAnalysisOptions to_analysis_options(const LuOptions& options) {
@@ -44,7 +84,16 @@ LuAnalysisOptions to_analysis_options(const LuOptions& options) {
     words.emplace_back(name_of(order));
   if (const size_t word = choose_word("--order", options.order, words); word > 0)
     analysis.order = kFillOrders[word - 1];
+  if (!options.placement.empty())
+    read_placement(options.placement, analysis);
   return analysis;
+}
+
+void write_placement(const std::string& path, const LuAnalysis& analysis) {
+  std::vector<double> numbers(analysis.rows.begin(), analysis.rows.end());
+  numbers.insert(numbers.end(), analysis.columns.begin(), analysis.columns.end());
+  const uint64_t shape[] = {2, analysis.rows.size()};
+  write_npy(path, shape, StoredType::f64, numbers);
 }
 
 } // namespace sparsertc

@@ -14,9 +14,14 @@ struct LuOptions {
   std::string matching = "auto";
   std::string order = "auto";
   std::string blocks = "auto";
+  /// A file with the user's permutations; empty: none.
+  std::string placement;
 };
 void declare(CLI::App& parser, LuOptions& options);
-/// Without pool and progress, which the command adds.
+/// Without pool and progress, which the command adds. Reads the file of permutations.
 LuAnalysisOptions to_analysis_options(const LuOptions& options);
+
+/// Writes the permutations of an analysis as --placement reads them: 2 x n, .npy.
+void write_placement(const std::string& path, const LuAnalysis& analysis);
 
 } // namespace sparsertc
