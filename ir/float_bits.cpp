@@ -41,8 +41,8 @@ uint32_t narrow(double value) {
   const uint64_t rest = significand & ((uint64_t{1} << shift) - 1);
   const uint64_t half = uint64_t{1} << (shift - 1);
   uint64_t quotient = significand >> shift;
-  if (rest > half || (rest == half && (quotient & 1) != 0))
-    ++quotient;
+  // Without a jump: whether to round up is a coin's toss, and there are millions of values.
+  quotient += static_cast<uint64_t>(rest > half) | (static_cast<uint64_t>(rest == half) & quotient);
   // Adding, not merging: a carry out of the mantissa moves into the exponent, where it belongs.
   uint64_t magnitude = quotient;
   if (!subnormal)

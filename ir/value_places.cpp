@@ -38,44 +38,57 @@ uint32_t widened(uint32_t bits) {
     return std::bit_cast<uint32_t>(static_cast<float>(from_f16(static_cast<uint16_t>(bits))));
 }
 
+// The loops below do not stop at a value that is not finite, which is rare: they note it.
+
 template <Scalar type, Scalar stored, typename Value>
-std::optional<size_t> encode(std::span<const Value> values, uint32_t* elements) {
+bool encode(std::span<const Value> values, uint32_t* elements) {
+  bool finite = true;
   for (size_t i = 0; i < values.size(); ++i) {
     const uint32_t bits = bits_of<type>(values[i]);
-    if ((bits & kInfinity<type>) == kInfinity<type>)
-      return i;
+    finite &= (bits & kInfinity<type>) != kInfinity<type>;
     elements[i] = widened<type, stored>(bits);
   }
-  return std::nullopt;
+  return finite;
 }
 
 template <typename Value>
-std::optional<size_t> encode_f64(std::span<const Value> values, uint32_t* elements) {
+bool encode_f64(std::span<const Value> values, uint32_t* elements) {
+  bool finite = true;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i]))
-      return i;
     const uint64_t bits = std::bit_cast<uint64_t>(static_cast<double>(values[i]));
+    constexpr uint64_t kInfinityF64 = uint64_t{0x7FF} << 52;
+    finite &= (bits & kInfinityF64) != kInfinityF64;
     elements[2 * i] = static_cast<uint32_t>(bits);
     elements[2 * i + 1] = static_cast<uint32_t>(bits >> 32);
   }
-  return std::nullopt;
+  return finite;
+}
+
+template <typename Value>
+bool encode_all(Scalar type, Scalar stored, std::span<const Value> values, uint32_t* elements) {
+  if (stored == Scalar::f64)
+    return encode_f64(values, elements);
+  if (type == Scalar::f32)
+    return encode<Scalar::f32, Scalar::f32>(values, elements);
+  const bool as_f32 = stored == Scalar::f32;
+  if (type == Scalar::f16)
+    return as_f32 ? encode<Scalar::f16, Scalar::f32>(values, elements)
+                  : encode<Scalar::f16, Scalar::f16>(values, elements);
+  return as_f32 ? encode<Scalar::bf16, Scalar::f32>(values, elements)
+                : encode<Scalar::bf16, Scalar::bf16>(values, elements);
 }
 
 template <typename Value>
 std::optional<size_t> encode_any(Scalar type, Scalar stored, std::span<const Value> values,
                                  std::vector<uint32_t>& elements) {
   elements.resize(values.size() * (stored == Scalar::f64 ? 2 : 1));
-  uint32_t* out = elements.data();
-  if (stored == Scalar::f64)
-    return encode_f64(values, out);
-  if (type == Scalar::f32)
-    return encode<Scalar::f32, Scalar::f32>(values, out);
-  const bool as_f32 = stored == Scalar::f32;
-  if (type == Scalar::f16)
-    return as_f32 ? encode<Scalar::f16, Scalar::f32>(values, out)
-                  : encode<Scalar::f16, Scalar::f16>(values, out);
-  return as_f32 ? encode<Scalar::bf16, Scalar::f32>(values, out)
-                : encode<Scalar::bf16, Scalar::bf16>(values, out);
+  if (encode_all(type, stored, values, elements.data()))
+    return std::nullopt;
+  uint32_t one[2];
+  size_t first = 0;
+  while (encode_all(type, stored, values.subspan(first, 1), one))
+    ++first;
+  return first;
 }
 
 template <typename Element>

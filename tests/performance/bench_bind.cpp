@@ -1,7 +1,8 @@
 // New weights for compiled code, on the host: reading the table of places once, and then each time
 // rounding the values and writing them. Synthetic code with an immediate in every 16 bytes, as
 // unrolled layers have it; loading it into a GPU is not part of this (tests/gpu has that). The time
-// is the median of the rounds. Arguments: [values, 1000000 for the full size].
+// is the median of the rounds, beside it what the thread used of a processor. Arguments: [values,
+// 1000000 for the full size].
 #include "runtime/plan/plan.h"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -22,6 +24,16 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+/// Of this thread: what is left of a time when others use the processor, too.
+double processor_milliseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+}
+double median_of(std::vector<double>& times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
 }
 
 struct Case {
@@ -92,32 +104,35 @@ void measure(const Case& one, uint32_t count, const char* given) {
   const Bundle bundle = make(one, count);
   Plan plan(std::make_shared<ExecutionContext>(ExecutionContext::kNoDevice), bundle, "layer");
   std::mt19937_64 random(1);
-  std::vector<double> times;
+  std::vector<double> times, processor_times;
   double first = 0;
   constexpr int kRounds = 16;
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<Value> values = random_values<Value>(count, random);
+    const double processor_start = processor_milliseconds();
     const Clock::time_point start = Clock::now();
     plan.bind_values(std::span<const Value>(values));
     const double time = milliseconds_since(start);
-    if (round == 0)
+    if (round == 0) {
       first = time;
-    else
-      times.push_back(time);
+      continue;
+    }
+    times.push_back(time);
+    processor_times.push_back(processor_milliseconds() - processor_start);
   }
-  std::sort(times.begin(), times.end());
-  fmt::print("{:<5} {:<6} {:<6} {:>6} {:<9} {:>10.1f} {:>9.2f} {:>10.2f}\n", one.dtype,
+  fmt::print("{:<5} {:<6} {:<6} {:>6} {:<9} {:>10.1f} {:>9.2f} {:>10.2f} {:>12.2f}\n", one.dtype,
              ir::name_of(one.stored), given, one.copies, one.data ? "data" : "immediate",
              static_cast<double>(bundle.find("cubin")->bytes.size()) / (1 << 20), first,
-             times[times.size() / 2]);
+             median_of(times), median_of(processor_times));
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
   const auto count = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 1000000);
-  fmt::print("{} values\n{:<5} {:<6} {:<6} {:>6} {:<9} {:>10} {:>9} {:>10}\n", count, "dtype",
-             "stored", "given", "copies", "kind", "code_MiB", "first_ms", "median_ms");
+  fmt::print("{} values\n{:<5} {:<6} {:<6} {:>6} {:<9} {:>10} {:>9} {:>10} {:>12}\n", count,
+             "dtype", "stored", "given", "copies", "kind", "code_MiB", "first_ms", "median_ms",
+             "processor_ms");
   for (const Case& one : kCases) {
     measure<float>(one, count, "f32");
     measure<double>(one, count, "f64");
