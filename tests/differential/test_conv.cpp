@@ -117,3 +117,156 @@ TEST_CASE("random convolutions by all roads") {
   report(counts);
   CHECK(counts.run > 100);
 }
+
+namespace {
+
+struct Shape {
+  uint32_t filters, group_channels, images;
+  Convolution convolution;
+};
+
+Convolution geometry(uint32_t height, uint32_t width, uint32_t filter_height, uint32_t filter_width,
+                     uint32_t pad = 0) {
+  Convolution c;
+  c.height = height;
+  c.width = width;
+  c.filter_height = filter_height;
+  c.filter_width = filter_width;
+  c.pad_top = c.pad_bottom = c.pad_left = c.pad_right = pad;
+  return c;
+}
+
+SpmmCase case_of(Random& random, const Shape& shape, DataType type, RowShape rows,
+                 Layout layout = Layout::row_major, uint32_t nonfinite = 0) {
+  SpmmProblem problem;
+  problem.convolution = shape.convolution;
+  problem.type = type;
+  problem.layout = layout;
+  problem.columns = shape.images;
+  SpmmCase test = make_case(random,
+                            random_filters(random, shape.filters, shape.group_channels,
+                                           shape.convolution, type, rows, ValueShape::unit),
+                            problem, shape.images, ValueShape::unit, 0, nonfinite);
+  test.edge = random.chance(0.5) ? Edge::begin : Edge::end;
+  return test;
+}
+
+constexpr const char* kBothStrategies[] = {"strategy=unrolled", "strategy=streamed"};
+
+} // namespace
+
+TEST_CASE("every tile on an image with interior and border") {
+  Random random(test_seed(kSeed) + 1);
+  RoadCounts counts;
+  Shape shape = {37, 5, 2, geometry(15, 13, 3, 3, 1)};
+  for (const char* tile : kTiles)
+    for (const DataType type : kTypes) {
+      shape.convolution.taps = random.chance(0.5) ? TapOrder::crs : TapOrder::rsc;
+      check_roads(case_of(random, shape, type, RowShape::gaps,
+                          random.chance(0.5) ? Layout::row_major : Layout::column_major),
+                  tile, "sm_90", {false, type == DataType::bf16}, counts);
+    }
+  report(counts);
+  CHECK(counts.refused == 0);
+}
+
+TEST_CASE("shapes at the edge") {
+  Random random(test_seed(kSeed) + 2);
+  RoadCounts counts;
+  Convolution outside = geometry(2, 3, 2, 2, 4); // corner windows hold padding only
+  outside.dilation_h = 2;
+  Convolution one_side = geometry(6, 40, 3, 3);
+  one_side.pad_left = 5;
+  Convolution two_words = geometry(5, 40, 4, 31, 7); // more than 32 rows and columns of taps
+  Convolution strided = geometry(9, 9, 3, 3, 1);
+  strided.stride_h = strided.stride_w = 2;
+  Convolution skipping = geometry(7, 7, 1, 1);
+  skipping.stride_h = 4; // one tap, but not every pixel
+  Convolution depthwise = geometry(10, 11, 3, 3, 1);
+  depthwise.groups = 9;
+  const Shape shapes[] = {{1, 1, 1, geometry(1, 1, 1, 1)},
+                          {1, 1, 3, geometry(1, 1, 3, 3, 1)},
+                          {3, 2, 1, outside},
+                          {5, 2, 1, one_side},
+                          {2, 1, 1, two_words},
+                          {6, 3, 2, strided},
+                          {4, 3, 2, skipping},
+                          {18, 1, 2, depthwise},
+                          {9, 1, 1, depthwise},
+                          {7, 4, 1, geometry(9, 5, 1, 1)},
+                          {7, 4, 3, geometry(9, 5, 1, 1)},
+                          {7, 4, 0, geometry(9, 5, 3, 3, 1)},
+                          {0, 4, 1, geometry(9, 5, 3, 3, 1)},
+                          {7, 0, 1, geometry(9, 5, 3, 3, 1)},
+                          {4, 2, 1, geometry(20, 1, 3, 1, 0)}};
+  for (const Shape& shape : shapes)
+    for (const char* tile : kBothStrategies)
+      for (const Layout layout : {Layout::row_major, Layout::column_major})
+        check_roads(case_of(random, shape, DataType::f32,
+                            random.chance(0.7) ? RowShape::uniform : RowShape::empty, layout),
+                    tile, "sm_90", {}, counts);
+  report(counts);
+  CHECK(counts.refused == 0);
+}
+
+TEST_CASE("NaN and infinity reach the outputs whose window holds them, and no others") {
+  Random random(test_seed(kSeed) + 3);
+  RoadCounts counts;
+  for (const char* tile : kTiles)
+    for (const uint32_t size : {6u, 17u}) { // all border; both
+      const Shape shape = {5, 3, 2, geometry(size, size + 1, 3, 3, 1)};
+      // Where nothing else is between an output and NaN, one product with it is seen.
+      check_roads(
+          case_of(random, shape, random.pick(kTypes), RowShape::dense, Layout::row_major, 9), tile,
+          "sm_90", {false, size == 6}, counts);
+      check_roads(
+          case_of(random, shape, random.pick(kTypes), RowShape::gaps, Layout::column_major, 9),
+          tile, "sm_90", {}, counts);
+    }
+  report(counts);
+}
+
+TEST_CASE("output and input may be slices of larger tensors") {
+  Random random(test_seed(kSeed) + 4);
+  RoadCounts counts;
+  for (const Layout layout : {Layout::row_major, Layout::column_major})
+    for (const char* tile : kBothStrategies) {
+      SpmmProblem problem;
+      problem.convolution = geometry(9, 14, 3, 3, 1);
+      problem.layout = layout;
+      problem.epilogue = {true, true, Activation::relu};
+      const uint32_t images = 3;
+      SpmmCase test = make_case(random,
+                                random_filters(random, 6, 4, *problem.convolution, DataType::f32,
+                                               RowShape::uniform, ValueShape::unit),
+                                problem, images, ValueShape::unit, 7);
+      test.edge = Edge::end; // nothing after the last channel of the last image may be touched
+      check_roads(test, tile, "sm_90", {true, false}, counts);
+      test.edge = Edge::begin;
+      check_roads(test, tile, "sm_90", {}, counts);
+    }
+  report(counts);
+  CHECK(counts.refused == 0);
+}
+
+TEST_CASE("convolutions that ask wrongly for their taps are found") {
+  Random random(7);
+  const Shape shape = {4, 2, 1, geometry(6, 6, 3, 3, 1)};
+  const SpmmCase test = case_of(random, shape, DataType::f32, RowShape::dense);
+  const auto fault = [&](const std::string& what, const std::string& by) {
+    bool found = false;
+    const std::string result =
+        fault_of_edited(test, "strategy=unrolled,warps=1", "sm_90", [&](std::string& text) {
+          for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+            text.replace(at, what.size(), by);
+            found = true;
+          }
+        });
+    CHECK(found);
+    return result;
+  };
+  CHECK(fault("setp.eq.s32", "setp.eq.s32") == "");
+  CHECK(fault("setp.eq.s32", "setp.ne.s32") != "");
+  CHECK(fault("setp.lt.u32", "setp.lt.s32") != ""); // rows above the image taken for inside
+  CHECK(fault("selp.b32", "selp.b32") == "");
+}
