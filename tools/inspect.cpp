@@ -58,7 +58,8 @@ ColumnLengths column_lengths(const Pattern& pattern) {
   return lengths;
 }
 
-std::vector<Plan> plan_strategies(const Matrix& weights, const PipelineOptions& pipeline) {
+std::vector<Plan> plan_strategies(const Matrix& weights, const SpmmProblem& problem,
+                                  const PipelineOptions& pipeline) {
   std::vector<Plan> plans;
   for (Strategy strategy : {Strategy::unrolled, Strategy::streamed}) {
     Plan plan;
@@ -66,7 +67,7 @@ std::vector<Plan> plan_strategies(const Matrix& weights, const PipelineOptions& 
     SpmmTileChoice choice = pipeline.tile;
     choice.strategy = strategy;
     try {
-      plan.schedule = schedule_spmm(weights, pipeline.problem, pipeline.target, choice,
+      plan.schedule = schedule_spmm(weights, problem, pipeline.target, choice,
                                     std::numeric_limits<uint64_t>::max());
     } catch (const UsageError& error) {
       plan.refused = error.what();
@@ -90,7 +91,29 @@ Json to_json(const SpmmSchedule& schedule) {
   json["bytes_code"] = predicted.code_bytes;
   json["bytes_data"] = predicted.data_bytes;
   json["balance"] = predicted.balance;
+  if (schedule.request.convolution) {
+    json["border_multiply_adds"] = predicted.border_multiply_adds;
+    json["border_loads"] = predicted.border_loads;
+  }
   return json;
+}
+
+/// Output pixels of an image: interior, border. A convolution that is a product has no border.
+std::pair<uint64_t, uint64_t> pixels_of(const SpmmSchedule& schedule) {
+  if (!schedule.problem.convolution)
+    return {schedule.request.convolution->out_pixels(), 0};
+  return {schedule.pixels.interior_count(), schedule.pixels.border_count()};
+}
+
+Json convolution_json(const SpmmSchedule& schedule) {
+  const Convolution& convolution = *schedule.request.convolution;
+  const auto [interior, border] = pixels_of(schedule);
+  return {{"geometry", to_string(convolution)},
+          {"layout", layout_word(schedule.request)},
+          {"out_height", convolution.out_height()},
+          {"out_width", convolution.out_width()},
+          {"interior_pixels", interior},
+          {"border_pixels", border}};
 }
 
 Json to_json(const PipelineResult& result, const PatternStatistics& statistics,
@@ -116,6 +139,8 @@ Json to_json(const PipelineResult& result, const PatternStatistics& statistics,
   json["row_length_histogram"] = statistics.row_length_histogram;
   json["dtype"] = name_of(result.schedule.problem.type);
   json["target"] = result.schedule.target.name;
+  if (result.schedule.request.convolution)
+    json["convolution"] = convolution_json(result.schedule);
   json["strategies"] = Json::array();
   for (const Plan& plan : plans)
     json["strategies"].push_back(plan.refused.empty() ? to_json(plan.schedule)
@@ -155,6 +180,22 @@ uint64_t budget_of(const InspectOptions& options, const PipelineResult& result) 
   return result.schedule.target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
 }
 
+std::string describe_convolution(const SpmmSchedule& schedule) {
+  const Convolution& c = *schedule.request.convolution;
+  const SpmmPrediction& predicted = schedule.prediction;
+  const auto [interior, border] = pixels_of(schedule);
+  std::string text = fmt::format("images:  {} x {} x {} to {} x {} x {} ({}), {}\n", c.channels,
+                                 c.height, c.width, schedule.rows, c.out_height(), c.out_width(),
+                                 layout_word(schedule.request), to_string(c));
+  text += fmt::format("outputs: {} interior and {} border pixels an image\n", interior, border);
+  text += fmt::format("code:    {} multiply-adds and {} loads for the interior, {} and {} for the "
+                      "border\n",
+                      predicted.multiply_adds - predicted.border_multiply_adds,
+                      predicted.loads - predicted.border_loads, predicted.border_multiply_adds,
+                      predicted.border_loads);
+  return text;
+}
+
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
                     const ColumnLengths& columns, const std::vector<Plan>& plans,
                     const InspectOptions& options) {
@@ -168,6 +209,8 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                       statistics.empty_rows);
   text += fmt::format("columns: {} to {} entries, mean {:.1f}, {} empty\n", columns.minimum,
                       columns.maximum, columns.mean, statistics.empty_columns);
+  if (result.schedule.request.convolution)
+    text += describe_convolution(result.schedule);
   text += fmt::format("pattern: {}\n\n", result.pattern_digest);
   text += draw_histogram(statistics.row_length_histogram);
   text +=
@@ -217,7 +260,8 @@ int inspect(const InspectOptions& options) {
   const ReadOptions read = to_read_options(options.input);
   PipelineResult result =
       compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
-  const std::vector<Plan> plans = plan_strategies(result.weights, pipeline);
+  const std::vector<Plan> plans =
+      plan_strategies(result.weights, result.schedule.request, pipeline);
   const PatternStatistics statistics = statistics_of(result.weights.pattern);
   const ColumnLengths columns = column_lengths(result.weights.pattern);
   stop_if_interrupted();

@@ -61,8 +61,12 @@ std::string to_text(const RunReport& report) {
   const std::string prepared =
       report.code.empty() ? std::string("compiled") : fmt::format("{} loaded", report.code);
   std::string text =
-      fmt::format("{} x {}, {} non-zeros ({:.2f} % zeros), times {} x {}, {}\n", report.m, report.k,
-                  report.nnz, 100 * sparsity_of(report), report.k, report.n, report.dtype);
+      fmt::format("{} x {}, {} non-zeros ({:.2f} % zeros), {}, {}\n", report.m, report.k,
+                  report.nnz, 100 * sparsity_of(report),
+                  report.convolution.empty()
+                      ? fmt::format("times {} x {}", report.k, report.n)
+                      : fmt::format("over {} images of {}", report.n, report.convolution),
+                  report.dtype);
   text += fmt::format("on {}{}: {}\n", report.device,
                       report.threads != 0 ? fmt::format(" ({} threads)", report.threads) : "",
                       report.tile);
