@@ -32,24 +32,27 @@ Pattern random_square(Random& random, uint32_t size, double per_row, double diag
   return pattern_of(size, std::move(entries));
 }
 
-Pattern random_grid(Random& random, uint32_t width, uint32_t height, double missing) {
+Pattern random_grid(Random& random, uint32_t width, uint32_t height, double missing,
+                    uint32_t depth) {
   std::vector<std::pair<uint32_t, uint32_t>> entries;
-  const auto at = [&](uint32_t x, uint32_t y) { return y * width + x; };
-  for (uint32_t y = 0; y < height; ++y)
-    for (uint32_t x = 0; x < width; ++x) {
-      entries.emplace_back(at(x, y), at(x, y));
-      if (x + 1 < width) {
-        entries.emplace_back(at(x + 1, y), at(x, y));
-        if (!random.chance(missing))
-          entries.emplace_back(at(x, y), at(x + 1, y));
+  const auto connect = [&](uint32_t here, uint32_t next) {
+    entries.emplace_back(next, here);
+    if (!random.chance(missing))
+      entries.emplace_back(here, next);
+  };
+  for (uint32_t z = 0; z < depth; ++z)
+    for (uint32_t y = 0; y < height; ++y)
+      for (uint32_t x = 0; x < width; ++x) {
+        const uint32_t here = (z * height + y) * width + x;
+        entries.emplace_back(here, here);
+        if (x + 1 < width)
+          connect(here, here + 1);
+        if (y + 1 < height)
+          connect(here, here + width);
+        if (z + 1 < depth)
+          connect(here, here + width * height);
       }
-      if (y + 1 < height) {
-        entries.emplace_back(at(x, y + 1), at(x, y));
-        if (!random.chance(missing))
-          entries.emplace_back(at(x, y), at(x, y + 1));
-      }
-    }
-  return pattern_of(width * height, std::move(entries));
+  return pattern_of(width * height * depth, std::move(entries));
 }
 
 std::vector<NamedPattern> hostile_squares(uint32_t chain) {

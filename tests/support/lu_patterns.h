@@ -17,9 +17,10 @@ Pattern pattern_of(uint32_t size, std::vector<std::pair<uint32_t, uint32_t>> ent
 /// n x n, `per_row` entries a row on average, the diagonal with the given probability.
 Pattern random_square(Random& random, uint32_t size, double per_row, double diagonal = 1);
 
-/// The five-point grid of width x height, unsymmetric: the upwind neighbours are missing with the
-/// given probability.
-Pattern random_grid(Random& random, uint32_t width, uint32_t height, double missing);
+/// The grid of width x height x depth points, each with its neighbours in the directions of the
+/// axes, unsymmetric: the upwind neighbours are missing with the given probability.
+Pattern random_grid(Random& random, uint32_t width, uint32_t height, double missing,
+                    uint32_t depth = 1);
 
 struct NamedPattern {
   std::string name;
