@@ -140,6 +140,7 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
 
   json["strategy"] = name_of(schedule.tile.strategy);
   json["tile"] = to_string(schedule.tile);
+  json["max_registers"] = options.max_registers;
   json["tiles"] = schedule.tile_count();
   json["pattern_digest"] = result.pattern_digest;
   json["values_digest"] = values_digest(result.weights.values);

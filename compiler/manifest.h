@@ -23,6 +23,7 @@ std::string_view sparsertc_version();
 ///                     unit of n, of which a block takes `items_per_block`
 ///   entries[].grid    x = the sum over ranges of ceil(n * items / items_per_block), y, z
 ///   entries[].parameters[]  name, role, type, bytes
+///   max_registers     the cap that was asked for, a thread; 0: none
 ///   compute_capability      of a GPU target, [9, 0]: the least whose GPUs run the PTX
 ///   assembler         of cubins and bundles: "ptxas 13.0.88", null where a bundle has no cubin
 ///   bindable          of bundles compiled to be bound to other weights: whether they can be; if

@@ -117,9 +117,11 @@ int tune_matrix(const TuneOptions& options) {
   const GpuPeerLibraries libraries(*gpu, stream);
   std::vector<std::string> refused = libraries.missing();
   std::vector<PreparedPeer> peers;
-  if (options.rivals)
+  // Who has pressed Ctrl-C does not want to wait for the libraries.
+  const bool rivals = options.rivals && !found.interrupted;
+  if (rivals)
     peers = prepare_peers(*gpu, stream, libraries, layer, pool, refused);
-  if (options.rivals)
+  if (rivals)
     for (const std::string& reason : refused)
       fmt::print(stderr, "sparsertc: left out: {}\n", reason);
   std::vector<const tune::GraphReplay*> contenders;

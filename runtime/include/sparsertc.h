@@ -162,11 +162,11 @@ typedef enum sparsertc_code {
  * to the plan.
  *
  * Of a convolution (`compile --op=conv2d`) B and C are images: n is their number, m the number of
- * output channels, k of input channels times taps. Row-major means NCHW, and ldb and ldc go from one
- * image to the next; column-major means NHWC, and they go from one pixel to the next. Both are fixed
- * when it is compiled. With ldc (ldb) larger than an image (a pixel) needs, C (B) may be a slice of
- * the channels of a larger tensor: c (b) then points to the slice's first element. Sizes and
- * geometry stand in the manifest under `convolution`. */
+ * output channels, k of input channels times taps. Row-major means NCHW, and ldb and ldc go from
+ * one image to the next; column-major means NHWC, and they go from one pixel to the next. Both are
+ * fixed when it is compiled. With ldc (ldb) larger than an image (a pixel) needs, C (B) may be a
+ * slice of the channels of a larger tensor: c (b) then points to the slice's first element. Sizes
+ * and geometry stand in the manifest under `convolution`. */
 typedef struct sparsertc_plan_info {
   size_t struct_size; /* sizeof(sparsertc_plan_info), set by the caller */
   /* A is m x k and compiled in, B is k x n, C is m x n. n is -1 where each execution gives it. */
@@ -321,8 +321,8 @@ typedef struct sparsertc_compiled {
   const char* message;
 } sparsertc_compiled;
 
-/* Compiles one candidate. Called by several threads at once, none of which is the one that called
- * sparsertc_plan_tune. Anything but SPARSERTC_OK refuses the candidate, and the search goes on. */
+/* Compiles one candidate. Called from several threads at once. Anything but SPARSERTC_OK refuses
+ * the candidate, and the search goes on. */
 typedef sparsertc_result (*sparsertc_compile_function)(void* user,
                                                        const sparsertc_candidate* candidate,
                                                        sparsertc_compiled* compiled);
@@ -397,21 +397,23 @@ typedef struct sparsertc_tune_report {
  *
  * A candidate must have the plan's shape, type, layout, epilogue and pattern. Before it may win,
  * its results are compared with those of `plan`:
- *   - B with one 1 in each column (where there is an activation also one -1), no bias and no
- *     residual, until each column of A has been met: each weight alone, where every order of
- *     summation gives the same bits. All of C must be the same number, and nothing beside it may be
- *     written. (Of a layer with over 2^25 positions, or 4096 times more columns than B has, evenly
- *     spread columns of A.)
- *   - B, bias and residual random in [-1, 1): C may differ by at most twice the error bound of a
- * sum in another order, 2 g(t) S for each element, with S the row's sum of magnitudes found in the
- *     first step; activation and rounding to half types add theirs. (Where not all columns of A
- * were met, B is 0 in the others.) That `plan` itself is right is not checked.
+ *   unit vectors  B with one 1 in each column (with an activation also one -1), no bias and no
+ *                 residual, until each column of A has been met: each weight stands alone, and
+ *                 every order of summation gives the same bits. All of C must be the same, and
+ *                 nothing beside it may be written. (Of a layer with over 2^25 positions, or with
+ *                 4096 times more columns than B: evenly spread columns of A.)
+ *   random        B, bias and residual in [-1, 1): C may differ by twice the error bound of a sum
+ *                 in another order, g(t) S for each element, S being the row's sum of magnitudes
+ *                 found in the first step; activations and rounding to half types add theirs.
+ *                 (Rows of B that meet no column of the first step are 0.)
+ * Whether `plan` itself is right is not checked.
  *
- *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, a budget that is negative or no number, `n` that the
- * plan cannot take, a layer without rows, columns or n, a record that is damaged
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null; a budget that is negative or no number; `n` that the
+ *                                     plan cannot take; a layer without rows, columns or n; a
+ *                                     convolution; a record that is damaged
  *   SPARSERTC_ERROR_NO_GPU            the context was made without a device
  *   SPARSERTC_ERROR_MACHINE           the driver refuses, or a candidate's kernel has faulted,
- * after which every call on the device fails */
+ *                                     after which every call on the device fails */
 SPARSERTC_API sparsertc_result sparsertc_plan_tune(const sparsertc_plan* plan,
                                                    const sparsertc_tune_options* options,
                                                    sparsertc_tune_report* report,

@@ -8,7 +8,7 @@
 namespace sparsertc {
 namespace {
 
-extern "C" int32_t sparsertc_search_stopped(const sparsertc_candidate* candidate) {
+int32_t search_stopped(const sparsertc_candidate* candidate) {
   return static_cast<const std::atomic<bool>*>(candidate->search)->load() ? 1 : 0;
 }
 
@@ -16,8 +16,8 @@ extern "C" int32_t sparsertc_search_stopped(const sparsertc_candidate* candidate
 Bundle compile(const sparsertc_tune_options& options, const tune::Candidate& candidate,
                unsigned processors, const std::atomic<bool>& stop) {
   const std::string words = to_string(candidate);
-  const sparsertc_candidate wanted = {
-      sizeof wanted, words.c_str(), processors, 0, sparsertc_search_stopped, &stop};
+  const sparsertc_candidate wanted = {sizeof wanted,  words.c_str(), processors, 0,
+                                      search_stopped, &stop};
   sparsertc_compiled made = {sizeof made, nullptr, 0, nullptr};
   const sparsertc_result result = options.compile(options.compile_user, &wanted, &made);
   if (result != SPARSERTC_OK)

@@ -18,7 +18,6 @@ namespace {
 
 constexpr unsigned kQuickSamples = 5;
 constexpr unsigned kRounds = 25;
-constexpr uint64_t kLeastFlushBytes = uint64_t{64} << 20;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -75,7 +74,7 @@ public:
   PlanTuner(const Plan& untuned, const PlanTuneOptions& options)
       : untuned_(untuned), options_(options), gpu_(current_gpu_of(untuned)),
         columns_(columns_of(untuned.manifest(), options)), stream_(gpu_),
-        flush_(gpu_, std::max(2 * gpu_.properties().l2_cache_bytes, kLeastFlushBytes)),
+        flush_(gpu_, 2 * gpu_.properties().l2_cache_bytes),
         comparison_(untuned, stream_, columns_, options.seed),
         untuned_replay_(gpu_, stream_, [this] { comparison_.enqueue(untuned_); }) {}
 

@@ -1,22 +1,44 @@
 #!/usr/bin/env bash
-# Compiles a layer into a bundle and runs the example engines on it.
+# Compiles a layer into a bundle and runs the example engines on it; one compiles and tunes by itself.
 #
 #   bash examples.sh COMMAND FOLDER LAYER.npy.gz TARGET N
 #
 # COMMAND  the sparsertc command
-# FOLDER   has engine, engine.py and libsparsertc_runtime.so
+# FOLDER   has engine, engine_tune, engine.py, libsparsertc_runtime.so and libsparsertc.so
 # TARGET   what to compile for: native, sm_80, ...
 # N        columns
 #
-# Exit status 0: both were right; 3: no GPU.
+# Without a GPU engine_tune compiles only. Exit status 0: all were right; 3: no GPU.
 set -euo pipefail
 command="$1" folder="$2" layer="$3" target="$4" columns="$5"
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 gzip -dc "$layer" >"$work/layer.npy"
+
+# What the library of the compiler makes is what the command makes.
+SPARSERTC_LIBCUDA=/nonexistent "$command" compile "$work/layer.npy" -o "$work/untuned.srtc" \
+  -n "$columns"
+SPARSERTC_LIBCUDA=/nonexistent "$folder/engine_tune" "$work/layer.npy" "$work/compiled.srtc" \
+  "$columns"
+cmp "$work/untuned.srtc" "$work/compiled.srtc"
+
 "$command" compile "$work/layer.npy" -o "$work/layer.srtc" --target="$target"
-"$folder/engine" "$work/layer.srtc" "$work/layer.npy" "$columns"
+"$folder/engine" "$work/layer.srtc" "$work/layer.npy" "$columns" | tee "$work/engine.txt"
+
+# Tuned once, then taken from the record without a search.
+words="$(sed -n 's/.* for \(sm_[0-9a-z]*\),.*/target=\1/p' "$work/engine.txt")"
+[[ "$target" == native ]] || words+=" assembler=none" # an interpreter takes no machine code
+export SPARSERTC_EXAMPLE_WORDS="$words"
+seconds="${SPARSERTC_EXAMPLE_SECONDS:-2}"
+"$folder/engine_tune" "$work/layer.npy" "$work/tuned.srtc" "$columns" "$seconds" 2>/dev/null
+cp "$work/tuned.srtc" "$work/first.srtc"
+"$folder/engine_tune" "$work/layer.npy" "$work/tuned.srtc" "$columns" "$seconds" 2>/dev/null |
+  tee "$work/second.txt"
+grep -q "record: holds" "$work/second.txt"
+cmp "$work/first.srtc" "$work/tuned.srtc"
+"$folder/engine" "$work/tuned.srtc" "$work/layer.npy" "$columns"
+
 if ! command -v python3 >/dev/null; then
   echo "SKIPPED: engine.py: no python3"
   exit 0

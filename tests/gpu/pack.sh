@@ -35,7 +35,7 @@ cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
 targets=(gpu_tests)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
-for target in sparsertc engine; do
+for target in sparsertc engine engine_tune; do
   if grep -q "^$target:" <<<"$known"; then
     targets+=("$target")
   fi
@@ -46,7 +46,7 @@ stage="$(mktemp -d)"
 trap 'rm -rf "$stage"' EXIT
 files=("${targets[@]}")
 if [[ " ${targets[*]} " == *" engine "* ]]; then
-  files+=(libsparsertc_runtime.so)
+  files+=(libsparsertc_runtime.so libsparsertc.so)
   cp "$root/tools/examples/engine.py" "$root/tests/gpu/examples.sh" "$stage/"
 fi
 for target in "${files[@]}"; do

@@ -1,26 +1,27 @@
 #!/usr/bin/env bash
-# Checks the shared runtime library: shows sparsertc_* and nothing else, needs neither LLVM nor CUDA,
-# is smaller than 2 MB without debug information.
+# Checks a shared library with a C API: shows the calls of its header and nothing else, needs neither
+# LLVM nor CUDA, is smaller than 2 MB without debug information.
 #
-#   bash runtime_library.sh LIBRARY
+#   bash runtime_library.sh LIBRARY [HEADER]
+#
+# HEADER  else runtime/include/sparsertc.h
 set -euo pipefail
 library="$1"
+header="${2:-$(dirname "${BASH_SOURCE[0]}")/../../runtime/include/sparsertc.h}"
 failed=0
 complain() {
   echo "$library: $1" >&2
   failed=1
 }
 
-shown="$(nm --dynamic --defined-only --format=posix "$library" | cut -d' ' -f1)"
-[[ "$(grep -c '^sparsertc_' <<<"$shown")" -ge 18 ]] || complain "lacks calls of sparsertc.h"
-others="$(grep -v '^sparsertc_' <<<"$shown" || true)"
-[[ -z "$others" ]] || complain "shows more than the C API: $others"
-
-# Every call that the header declares is there.
-header="$(dirname "${BASH_SOURCE[0]}")/../../runtime/include/sparsertc.h"
-while read -r name; do
-  grep -qx "$name" <<<"$shown" || complain "lacks $name"
-done < <(grep -oE '\bsparsertc_[a-z_]+\(' "$header" | tr -d '(' | sort -u)
+shown="$(nm --dynamic --defined-only --format=posix "$library" | cut -d' ' -f1 | sort)"
+declared="$(grep -E '^SPARSERTC_API' -A 1 "$header" | grep -oE '\bsparsertc_[a-z_]+\(' | tr -d '(' |
+  sort -u)"
+[[ -n "$declared" ]] || complain "nothing is declared in $header"
+missing="$(comm -13 <(echo "$shown") <(echo "$declared"))"
+[[ -z "$missing" ]] || complain "lacks $missing"
+others="$(comm -23 <(echo "$shown") <(echo "$declared"))"
+[[ -z "$others" ]] || complain "shows more than $header: $others"
 
 needed="$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')"
 ! grep -qiE 'llvm|cuda|nvrtc|nvJitLink' <<<"$needed" || complain "needs $needed"

@@ -1,0 +1,8 @@
+/* sparsertc_compiler.h in plain C. */
+#include "tools/library/sparsertc_compiler.h"
+
+size_t c_size_of_matrix(void);
+
+size_t c_size_of_matrix(void) {
+  return sizeof(sparsertc_matrix);
+}
