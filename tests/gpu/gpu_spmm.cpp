@@ -62,7 +62,7 @@ private:
 
 /// The operands as the kernel will find them.
 SpmmBuffers buffers_of(const PreparedCase& prepared) {
-  SpmmProblem problem = prepared.test.problem;
+  SpmmProblem problem = prepared.problem();
   problem.ldb = std::max(problem.ldb, prepared.test.launch_ldb);
   problem.ldc = std::max(problem.ldc, prepared.test.launch_ldc);
   return lay_out(prepared.operands, problem);
@@ -82,9 +82,9 @@ public:
     const OperandAddresses addresses = {pointer(b_), pointer(c_), pointer(bias_),
                                         pointer(residual_)};
     for (const KernelArgument& argument :
-         arguments_of(kernel, addresses, prepared.operands.columns, buffers_.ldb, buffers_.ldc))
+         arguments_of(kernel, addresses, prepared.operands.n, buffers_.ldb, buffers_.ldc))
       arguments_.push_back(std::bit_cast<uint64_t>(argument));
-    shape_.grid[0] = static_cast<uint32_t>(kernel.grid_x(prepared.operands.columns));
+    shape_.grid[0] = static_cast<uint32_t>(kernel.grid_x(prepared.operands.n));
     shape_.grid[1] = kernel.grid_rows;
     std::copy(std::begin(kernel.block), std::end(kernel.block), shape_.block);
     shape_.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
@@ -118,14 +118,13 @@ private:
 bool padding_is_untouched(const SpmmBuffers& buffers, const SpmmOperands& operands,
                           const SpmmProblem& problem) {
   const uint64_t size = element_bytes(problem.type);
-  const bool row_major = problem.layout == Layout::row_major;
-  const uint64_t used = (row_major ? operands.columns : operands.rows) * size;
-  const uint64_t stride = buffers.ldc * size;
-  const uint64_t count = row_major ? operands.rows : operands.columns;
-  for (uint64_t line = 0; line < count; ++line)
-    for (uint64_t byte = line * stride + used; byte < (line + 1) * stride; ++byte)
-      if (buffers.c.data()[byte] != std::byte{kPoison})
-        return false;
+  std::vector<bool> is_element(buffers.c.size() / size, false);
+  for (uint64_t row = 0; row < operands.rows; ++row)
+    for (uint64_t column = 0; column < operands.columns; ++column)
+      is_element[c_position(problem, row, column, buffers.ldc)] = true;
+  for (uint64_t byte = 0; byte < buffers.c.size(); ++byte)
+    if (!is_element[byte / size] && buffers.c.data()[byte] != std::byte{kPoison})
+      return false;
   return true;
 }
 
@@ -143,7 +142,7 @@ std::string first_difference(const std::vector<double>& a, const std::vector<dou
 
 void check_against_float64(const PreparedCase& prepared, const std::vector<double>& result,
                            const SpmmTile& tile) {
-  const CheckResult check = check_spmm(prepared.compiled.weights, prepared.test.problem, tile,
+  const CheckResult check = check_spmm(prepared.compiled.weights, prepared.problem(), tile,
                                        prepared.operands, result, Machine::get().pool());
   INFO(fmt::format("worst element ({}, {}): expected {}, found {}, bound {}", check.row,
                    check.column, check.expected, check.found, check.bound));
@@ -188,9 +187,9 @@ void run_on_host_only(PreparedCase& prepared, TaskPool& pool) {
   const SpmmBuffers buffers = buffers_of(prepared);
   if (!compiled.lowered.kernels.empty()) {
     const HostProgram program = HostProgram::compile(compiled.lowered.module);
-    run_on_host(program, compiled.lowered.kernels, buffers, prepared.operands.columns, pool);
+    run_on_host(program, compiled.lowered.kernels, buffers, prepared.operands.n, pool);
   }
-  prepared.host_result = read_back(buffers, prepared.operands, prepared.test.problem);
+  prepared.host_result = read_back(buffers, prepared.operands, prepared.problem());
 }
 
 } // namespace
@@ -248,9 +247,11 @@ bool Machine::can_test() const {
 std::string GpuCase::describe() const {
   const Epilogue& epilogue = problem.epilogue;
   return fmt::format(
-      "{}: {} x {}, {} non-zeros, N {} ({}), {}, {}, ldb {}, ldc {}, epilogue {}{}{}, "
+      "{}{}: {} x {}, {} non-zeros, N {} ({}), {}, {}, ldb {}, ldc {}, epilogue {}{}{}, "
       "half terms {}, tile {}, seed {}{}",
-      weights.name, weights.pattern.rows, weights.pattern.columns, weights.pattern.nnz(), columns,
+      weights.name,
+      problem.convolution ? " (" + to_string(*problem.convolution) + ")" : std::string(),
+      weights.pattern.rows, weights.pattern.columns, weights.pattern.nnz(), columns,
       problem.columns ? "fixed" : "dynamic", name_of(problem.type), layout_word(problem),
       problem.ldb, problem.ldc, epilogue.bias ? "bias " : "", epilogue.residual ? "residual " : "",
       name_of(epilogue.activation), problem.half_terms, tile.empty() ? "auto" : tile, seed,
@@ -282,6 +283,10 @@ GpuProgram assemble_units(const LoweredSpmm& lowered, const Target& target, cons
   return program;
 }
 
+SpmmProblem PreparedCase::problem() const {
+  return test.problem.convolution ? compiled.schedule.request : test.problem;
+}
+
 PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs) {
   Machine& machine = Machine::get();
   PreparedCase prepared;
@@ -296,9 +301,9 @@ PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs) {
 
   OperandSources sources;
   sources.seed = test.seed;
-  SpmmProblem with_columns = test.problem;
+  SpmmProblem with_columns = prepared.problem();
   with_columns.columns = test.columns;
-  prepared.operands = make_operands(test.weights, with_columns, sources, test.columns);
+  prepared.operands = make_operands(prepared.compiled.weights, with_columns, sources, test.columns);
   if (test.nonfinite) {
     constexpr double special[] = {std::numeric_limits<double>::quiet_NaN(),
                                   std::numeric_limits<double>::infinity(),
@@ -337,8 +342,8 @@ void run_and_check(const PreparedCase& prepared) {
     launcher.launch(operands.arguments(), operands.stream());
     operands.stream().synchronize("running the kernel");
     const SpmmBuffers& buffers = operands.download();
-    CHECK(padding_is_untouched(buffers, prepared.operands, prepared.test.problem));
-    const std::vector<double> result = read_back(buffers, prepared.operands, prepared.test.problem);
+    CHECK(padding_is_untouched(buffers, prepared.operands, prepared.problem()));
+    const std::vector<double> result = read_back(buffers, prepared.operands, prepared.problem());
     check_against_float64(prepared, result, prepared.compiled.schedule.tile);
     CHECK(first_difference(prepared.host_result, result, prepared.operands.columns) == "");
   }

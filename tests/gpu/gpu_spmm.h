@@ -1,5 +1,5 @@
-// One SpMM compiled by every road, run on the GPU, and compared: with float64 by its bound, with
-// the host program bit by bit, and with what must not have been touched.
+// One SpMM or convolution compiled by every road, run on the GPU, and compared: with float64 by its
+// bound, with the host program bit by bit, and with what must not have been touched.
 #pragma once
 
 #include "compiler/assemble/ptxas.h"
@@ -62,7 +62,7 @@ private:
 struct GpuCase {
   Matrix weights;
   SpmmProblem problem;
-  uint32_t columns = 0; ///< N, also where the problem leaves it to the launch
+  uint32_t columns = 0; ///< N (of images), also where the problem leaves it to the launch
   std::string tile;     ///< the words of --tile
   uint64_t seed = 1;    ///< of the operands
   /// Leading dimensions given at the launch, where they are parameters; 0: tight.
@@ -89,6 +89,9 @@ struct PreparedCase {
   std::vector<GpuProgram> programs;
   std::vector<double> host_result;
   SpmmTile host_tile;
+
+  /// The case's problem, with the geometry of a convolution complete.
+  SpmmProblem problem() const;
 };
 /// `jobs`: processes of ptxas at once.
 PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs);
