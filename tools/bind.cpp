@@ -1,11 +1,8 @@
 // sparsertc bind: new weights for a bundle, without compiling.
-#include "compiler/input/read.h"
-#include "ir/error.h"
 #include "runtime/plan/plan.h"
+#include "tools/bundle_weights.h"
 #include "tools/command.h"
 #include "tools/session.h"
-
-#include <fmt/format.h>
 
 #include <memory>
 
@@ -19,32 +16,12 @@ struct BindOptions {
   std::string output = "-";
 };
 
-/// The weights must have entries exactly where the bundle's have them.
-void check_pattern(const BindOptions& options, const PlanManifest& manifest,
-                   const Matrix& weights) {
-  const Pattern& pattern = weights.pattern;
-  if (pattern.rows != manifest.m || pattern.columns != manifest.k || pattern.nnz() != manifest.nnz)
-    throw UserError(fmt::format("{} is {} x {} with {} entries; {} was compiled for {} x {} with "
-                                "{}",
-                                options.values, pattern.rows, pattern.columns, pattern.nnz(),
-                                options.bundle, manifest.m, manifest.k, manifest.nnz),
-                    "in a dense file zeros are no entries: keep them in a sparse one (.mtx, .npz); "
-                    "or compile the new weights");
-  if (pattern_digest(pattern) != manifest.pattern_digest)
-    throw UserError(fmt::format("{} has as many entries as {}, but not at the same places",
-                                options.values, options.bundle),
-                    "compile the new weights");
-}
-
 int bind(const BindOptions& options) {
   // Without a device: the code is changed and not loaded.
   Plan plan(std::make_shared<ExecutionContext>(ExecutionContext::kNoDevice),
             read_bundle(options.bundle), options.bundle);
-  ReadOptions read;
-  read.tensor = options.tensor;
-  read.require_values = true;
-  const Matrix weights = read_matrix(options.values, read);
-  check_pattern(options, plan.manifest(), weights);
+  const Matrix weights =
+      read_bundle_weights(options.values, options.tensor, plan.manifest(), options.bundle);
   plan.bind_values(std::span<const double>(weights.values));
   write_bytes(options.output, serialize(plan.bundle()));
   return 0;

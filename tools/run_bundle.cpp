@@ -1,10 +1,10 @@
 #include "tools/run_bundle.h"
 
 #include "compiler/input/bytes.h"
-#include "compiler/input/read.h"
 #include "ir/error.h"
 #include "runtime/plan/plan.h"
 #include "runtime/tune/graph_replay.h"
+#include "tools/bundle_weights.h"
 #include "tools/run_report.h"
 #include "tools/session.h"
 
@@ -107,22 +107,7 @@ Matrix weights_of(const BundleRun& run, const PlanManifest& manifest) {
     shape.pattern.columns = static_cast<uint32_t>(manifest.k);
     return shape;
   }
-  ReadOptions read;
-  read.tensor = run.tensor;
-  read.require_values = true;
-  Matrix weights = read_matrix(run.weights, read);
-  if (manifest.images) {
-    Convolution convolution = parse_convolution(manifest.images->words).convolution;
-    weights = filters_as_matrix(std::move(weights), convolution);
-  }
-  if (pattern_digest(weights.pattern) != manifest.pattern_digest)
-    throw UserError(fmt::format("{} is not what {} was compiled from: {} x {} with {} entries, the "
-                                "bundle has {} x {} with {}{}",
-                                run.weights, run.path, weights.pattern.rows,
-                                weights.pattern.columns, weights.pattern.nnz(), manifest.m,
-                                manifest.k, manifest.nnz,
-                                weights.pattern.nnz() == manifest.nnz ? " at other places" : ""));
-  return weights;
+  return read_bundle_weights(run.weights, run.tensor, manifest, run.path);
 }
 
 std::span<uint8_t> bytes_of(const AlignedBytes& bytes) {

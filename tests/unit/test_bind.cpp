@@ -41,12 +41,13 @@ struct Layer {
   const char* tile;
   uint32_t half_terms = 0;
   const char* target = "sm_90";
+  const char* convolution = nullptr; ///< the words of --conv
 };
 
-Matrix layer_pattern(uint64_t seed) {
+Matrix layer_pattern(uint64_t seed, uint32_t columns = 60) {
   Random random(seed);
-  return test::random_sparse(random, 40, 60, test::RowShape::uniform, test::ValueShape::unit, -126,
-                             127);
+  return test::random_sparse(random, 40, columns, test::RowShape::uniform, test::ValueShape::unit,
+                             -126, 127);
 }
 
 /// Values that differ from each other in every type, of magnitudes around 1. `positive`: no signs.
@@ -64,6 +65,11 @@ PipelineOptions options_for(const Layer& layer, const Ptxas& ptxas) {
   options.problem.half_terms = layer.half_terms;
   options.problem.columns = 64;
   options.problem.ldb = options.problem.ldc = 64;
+  if (layer.convolution != nullptr) {
+    options.problem.convolution = parse_convolution(layer.convolution).convolution;
+    options.problem.ldb = options.problem.ldc = 0;
+    options.problem.columns = 2;
+  }
   options.target = find_target(layer.target);
   options.tile = parse_tile_choice(layer.tile);
   options.artefact = Artefact::bundle;
@@ -151,11 +157,13 @@ TEST_CASE("bound code is byte by byte that of a compilation with the new weights
       {DataType::f64, "rows=8,vec=1"},
       {DataType::f64, "rows=8,weights=const"},
       {DataType::f64, "strategy=streamed,rows=4"},
+      {DataType::f32, "rows=8,vec=2", 0, "sm_90", "H=14,W=14,R=3,S=3,pad=1"},
+      {DataType::f16, "rows=8,vec=2", 0, "sm_90", "H=14,W=14,R=3,S=3,pad=1"},
   };
   for (const Layer& layer : layers) {
     INFO(fmt::format("{} {} half_terms={} {}", name_of(layer.type), layer.tile, layer.half_terms,
                      layer.target));
-    const Matrix pattern = layer_pattern(seed);
+    const Matrix pattern = layer_pattern(seed, layer.convolution ? 63 : 60);
     const size_t count = pattern.pattern.nnz();
     // Assemblers write negative constants of f64 as their opposites with a sign at the use.
     const bool positive = layer.type == DataType::f64;
@@ -173,6 +181,20 @@ TEST_CASE("bound code is byte by byte that of a compilation with the new weights
     // And back.
     CHECK(bytes_of(bound(result, old), "cubin") == bytes_of(bindable, "cubin"));
   }
+}
+
+TEST_CASE("a layer without weights can be bound to none") {
+  const auto ptxas = ptxas_or_skip();
+  if (!ptxas)
+    return;
+  Matrix pattern;
+  pattern.name = "empty";
+  pattern.pattern.rows = 5;
+  pattern.pattern.columns = 7;
+  pattern.pattern.row_offset.assign(6, 0);
+  const Bundle bundle = compile({DataType::f32, "rows=4"}, *ptxas, pattern, {}, true);
+  CHECK(bytes_of(bound(bundle, std::vector<double>{}), "cubin") == bytes_of(bundle, "cubin"));
+  CHECK_THROWS_AS(bound(bundle, std::vector<double>{1}), UsageError);
 }
 
 TEST_CASE("weights that an assembler treats apart are written as they are") {
