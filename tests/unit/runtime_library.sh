@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Checks a shared library with a C API: shows the calls of its header and nothing else, needs neither
-# LLVM nor CUDA, is smaller than 2 MB without debug information.
+# LLVM nor CUDA, is smaller than a limit without debug information.
 #
-#   bash runtime_library.sh LIBRARY [HEADER]
+#   bash runtime_library.sh LIBRARY [HEADER] [MEGABYTES]
 #
-# HEADER  else runtime/include/sparsertc.h
+# HEADER     else runtime/include/sparsertc.h
+# MEGABYTES  else 2
 set -euo pipefail
 library="$1"
 header="${2:-$(dirname "${BASH_SOURCE[0]}")/../../runtime/include/sparsertc.h}"
+limit="${3:-2}"
 failed=0
 complain() {
   echo "$library: $1" >&2
@@ -31,5 +33,5 @@ trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$library"
 bytes="$(stat -c %s "$stripped")"
 echo "$bytes bytes stripped, $(wc -l <<<"$shown") calls, needs: ${needed//$'\n'/ }"
-((bytes < 2000000)) || complain "$bytes bytes, the limit is 2 MB"
+((bytes < limit * 1000000)) || complain "$bytes bytes, the limit is $limit MB"
 exit "$failed"
