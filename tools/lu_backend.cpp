@@ -2,6 +2,8 @@
 
 #include "runtime/lu/condition.h"
 
+#include <algorithm>
+#include <chrono>
 #include <complex>
 #include <span>
 
@@ -21,6 +23,20 @@ std::vector<V> packed(const std::vector<double>& real, const std::vector<double>
   return result;
 }
 
+/// The median time of `repeat` calls.
+template <class Work>
+double timed_us(unsigned repeat, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> samples;
+  for (unsigned i = 0; i < std::max(repeat, 1u); ++i) {
+    const Clock::time_point start = Clock::now();
+    work();
+    samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
 /// T is the type of the factors, X that of the solution.
 template <class T, class X>
 class CpuBackend : public LuBackend {
@@ -32,13 +48,18 @@ public:
 
   void load(const Matrix& a) override { values_ = packed<V>(a.values, a.imaginary); }
 
-  lu::FactorStatus refactor(const lu::FactorOptions& options) override {
-    return factors_.refactor_rounded(values_, options);
+  lu::FactorStatus refactor(const lu::FactorOptions& options, unsigned repeat,
+                            double& time_us) override {
+    lu::FactorStatus status;
+    time_us = timed_us(repeat, [&] { status = factors_.refactor_rounded(values_, options); });
+    return status;
   }
 
-  void substitute(const LuVectors& b, bool transposed) override {
-    std::vector<V> x = packed<V>(b.real, b.imaginary);
-    factors_.solve_rounded(x, x, b.count, transposed);
+  double substitute_us(const LuVectors& b, bool transposed, unsigned repeat) override {
+    const std::vector<V> right = packed<V>(b.real, b.imaginary);
+    std::vector<V> x(right.size());
+    return timed_us(repeat,
+                    [&] { factors_.solve_rounded(right, std::span<V>(x), b.count, transposed); });
   }
 
   LuSolution solve(const LuVectors& b, bool transposed, const lu::RefineOptions& options) override {

@@ -39,14 +39,15 @@ class LuBackend {
 public:
   virtual ~LuBackend() = default;
 
-  /// Where it runs: "cpu".
+  /// Where it runs: "cpu" or "gpu".
   virtual std::string device() const = 0;
   /// Takes over the values of A, which has the pattern of the tables.
   virtual void load(const Matrix& a) = 0;
-  /// Factorizes the loaded values: the work that is timed.
-  virtual lu::FactorStatus refactor(const lu::FactorOptions& options) = 0;
-  /// One substitution for all right-hand sides, without refinement: what is timed.
-  virtual void substitute(const LuVectors& b, bool transposed) = 0;
+  /// Factorizes the loaded values, `repeat` times (at least once). `time_us`: the median.
+  virtual lu::FactorStatus refactor(const lu::FactorOptions& options, unsigned repeat,
+                                    double& time_us) = 0;
+  /// The median time of `repeat` substitutions for all right-hand sides, without refinement.
+  virtual double substitute_us(const LuVectors& b, bool transposed, unsigned repeat) = 0;
   /// Solves and refines each right-hand side.
   virtual LuSolution solve(const LuVectors& b, bool transposed,
                            const lu::RefineOptions& options) = 0;

@@ -22,19 +22,6 @@ double now_us() {
       .count();
 }
 
-/// The median time of `repeat` calls.
-template <class Work>
-double timed_us(unsigned repeat, const Work& work) {
-  std::vector<double> samples;
-  for (unsigned i = 0; i < std::max(repeat, 1u); ++i) {
-    const double start = now_us();
-    work();
-    samples.push_back(now_us() - start);
-  }
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
 void check_same_pattern(const Pattern& first, const Matrix& a) {
   const Place place{a.name, 0, 0, {}};
   if (a.pattern.rows != first.rows || a.pattern.columns != first.columns)
@@ -106,8 +93,11 @@ void LuSolver::prepare(const Matrix& a, const LuAnalysisOptions& options) {
       pattern_, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
       options_.pool);
   prepared->tables_us = now_us() - start;
+  const LuTables& tables = prepared->tables;
   prepared->backend =
-      make_cpu_backend(prepared->tables, pattern_, options_.precision, complex_, options_.pool);
+      options_.make_gpu_backend && !complex_
+          ? options_.make_gpu_backend(tables, pattern_, options_.precision, options_.pool)
+          : make_cpu_backend(tables, pattern_, options_.precision, complex_, options_.pool);
   prepared_ = std::move(prepared);
 }
 
@@ -116,8 +106,7 @@ void LuSolver::factorize(const Matrix& a, LuSystemReport& report) {
     options_.before_step("factorization");
   LuBackend& backend = *prepared_->backend;
   backend.load(a);
-  report.refactor_us =
-      timed_us(options_.repeat, [&] { report.factor = backend.refactor(options_.factor); });
+  report.factor = backend.refactor(options_.factor, options_.repeat, report.refactor_us);
 }
 
 /// Throws where the factors say that the matrix is singular, or are none.
@@ -161,8 +150,7 @@ LuSolution LuSolver::solve_loaded(const LuVectors& b, LuSystemReport& report) {
   if (options_.before_step)
     options_.before_step("substitution");
   LuBackend& backend = *prepared_->backend;
-  report.substitution_us =
-      timed_us(options_.repeat, [&] { backend.substitute(b, options_.transposed); });
+  report.substitution_us = backend.substitute_us(b, options_.transposed, options_.repeat);
   lu::RefineOptions refine;
   refine.maximum_steps = options_.maximum_steps;
   // Factors of a matrix nearby, and single precision, converge more slowly.

@@ -3,6 +3,8 @@
 #include "compiler/input/read.h"
 #include "ir/error.h"
 #include "tools/command.h"
+#include "tools/gpu_device.h"
+#include "tools/lu_gpu.h"
 #include "tools/lu_options.h"
 #include "tools/lu_solver.h"
 #include "tools/lu_vectors.h"
@@ -177,7 +179,7 @@ int run(const SolveOptions& options) {
     return 0;
   }
   const bool json_report = wants_json(options.report);
-  choose_word("--device", options.device, {"auto", "cpu"});
+  const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
   std::vector<std::string> paths = options.sequence;
   if (!options.input.path.empty())
     paths.insert(paths.begin(), options.input.path);
@@ -188,6 +190,10 @@ int run(const SolveOptions& options) {
   Progress progress;
   LuSolverOptions solver_options = to_solver_options(options);
   solver_options.pool = solver_options.analysis.pool = &pool;
+  if (device == 2)
+    require_gpu(); // before long work
+  if (device == 2 || (device == 0 && find_gpu() != nullptr))
+    solver_options.make_gpu_backend = make_gpu_backend;
   const auto show = [&progress](const std::string& step) {
     stop_if_interrupted();
     progress.show("sparsertc: " + step + " ...");
@@ -209,6 +215,9 @@ int run(const SolveOptions& options) {
     if (!solver) {
       pattern = a.pattern;
       complex = !a.imaginary.empty();
+      if (complex && device == 2)
+        throw UserError(Place{a.name, 0, 0, {}}, "complex matrices are factorized on the CPU alone",
+                        "--device=cpu, or auto");
       solver.emplace(a, solver_options);
       if (!options.b.empty())
         given_b = read_vectors(options.b, a.pattern.rows);
@@ -272,7 +281,9 @@ Command add_solve_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option("--repeat", options->repeat, "Timed runs of each phase; the median counts")
       ->capture_default_str();
-  parser->add_option("--device", options->device, "auto or cpu: where to factorize")
+  parser
+      ->add_option("--device", options->device,
+                   "auto, cpu or gpu (real matrices): where to factorize and solve")
       ->capture_default_str();
   declare(*parser, options->lu);
   declare(*parser, options->report);

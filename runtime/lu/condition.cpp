@@ -79,7 +79,7 @@ double estimate_one_norm(uint32_t n, const std::function<void(std::span<V>)>& ap
 }
 
 template <class T>
-double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a) {
+double estimate_condition(const Solver<T>& factors, const MatrixView<Wide<T>>& a) {
   using V = Wide<T>;
   const LuTables& tables = factors.tables();
   const uint32_t n = a.size;
@@ -119,7 +119,7 @@ double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& 
 }
 
 template <class T>
-bool is_numerically_singular(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+bool is_numerically_singular(const Solver<T>& factors, const MatrixView<Wide<T>>& a,
                              const FactorStatus& status, double condition) {
   using V = Wide<T>;
   constexpr double kLimit = 1 / double{unit_roundoff<T>()};
@@ -172,8 +172,8 @@ SPARSERTC_INSTANTIATE(std::complex<double>)
 #undef SPARSERTC_INSTANTIATE
 
 #define SPARSERTC_INSTANTIATE(T)                                                                   \
-  template double estimate_condition(const Factors<T>&, const MatrixView<Wide<T>>&);               \
-  template bool is_numerically_singular(const Factors<T>&, const MatrixView<Wide<T>>&,             \
+  template double estimate_condition(const Solver<T>&, const MatrixView<Wide<T>>&);                \
+  template bool is_numerically_singular(const Solver<T>&, const MatrixView<Wide<T>>&,              \
                                         const FactorStatus&, double);
 SPARSERTC_INSTANTIATE(float)
 SPARSERTC_INSTANTIATE(double)

@@ -20,7 +20,7 @@ double estimate_one_norm(uint32_t n, const std::function<void(std::span<V>)>& ap
 /// An estimate of the condition number, in the 1-norm, of the scaled matrix R A C that was
 /// factorized (of the one nearby where pivots were replaced); 1 for n = 0.
 template <class T>
-double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& a);
+double estimate_condition(const Solver<T>& factors, const MatrixView<Wide<T>>& a);
 
 /// Whether A is singular as far as these factors can tell. Without replaced pivots: if 1 is small
 /// beside the unit roundoff times the condition. With them (or with factors in single precision of
@@ -28,7 +28,7 @@ double estimate_condition(const Factors<T>& factors, const MatrixView<Wide<T>>& 
 /// drawn at random comes to a stand with a residual that is not small, since the matrix nearby then
 /// has an inverse where A has none. `condition` is what estimate_condition gave.
 template <class T>
-bool is_numerically_singular(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+bool is_numerically_singular(const Solver<T>& factors, const MatrixView<Wide<T>>& a,
                              const FactorStatus& status, double condition);
 
 } // namespace sparsertc::lu

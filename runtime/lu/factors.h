@@ -8,6 +8,7 @@
 #include "runtime/host/task_pool.h"
 #include "runtime/lu/level_stages.h"
 #include "runtime/lu/scalar.h"
+#include "runtime/lu/solver.h"
 
 #include <complex>
 #include <cstdint>
@@ -49,7 +50,7 @@ struct FactorOptions {
 
 /// T is float, double, std::complex<float> or std::complex<double>.
 template <class T>
-class Factors {
+class Factors : public Solver<T> {
 public:
   /// `tables` (and `pool`, if given) must outlive this.
   explicit Factors(const LuTables& tables, TaskPool* pool = nullptr);
@@ -64,14 +65,13 @@ public:
   /// behind the other. `b` and `x` may be the same memory.
   void solve(std::span<const T> b, std::span<T> x, uint64_t right_sides = 1,
              bool transposed = false) const;
-  /// The same with numbers of the wider type, which are scaled before they are rounded: they may be
-  /// smaller or larger than T can hold.
+  /// The same with numbers of the wider type.
   void solve_rounded(std::span<const Wide<T>> b, std::span<Wide<T>> x, uint64_t right_sides = 1,
-                     bool transposed = false) const;
+                     bool transposed = false) const override;
 
   /// The entries of L'+U by slot, reciprocals at the pivots.
   std::span<const T> values() const { return values_; }
-  const LuTables& tables() const { return tables_; }
+  const LuTables& tables() const override { return tables_; }
 
 private:
   struct Partial; ///< what one thread's columns have to say

@@ -94,7 +94,7 @@ double componentwise_error(const MatrixView<V>& a, const RowNorms<V>& norms, boo
 
 /// The largest entry of an x as the factors see it: unscaled.
 template <class T, class V>
-double scaled_norm(const Factors<T>& factors, std::span<const V> x, bool transposed) {
+double scaled_norm(const Solver<T>& factors, std::span<const V> x, bool transposed) {
   const LuTables& tables = factors.tables();
   const std::vector<double>& scale = transposed ? tables.row_scale : tables.column_scale;
   double norm = 0;
@@ -122,7 +122,7 @@ double relative_residual(const MatrixView<V>& a, std::span<const V> b, std::span
 }
 
 template <class T, class X>
-RefineResult solve_refined(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+RefineResult solve_refined(const Solver<T>& factors, const MatrixView<Wide<T>>& a,
                            std::span<const Wide<T>> given_b, std::span<X> x, bool transposed,
                            const RefineOptions& options) {
   using V = Wide<T>;
@@ -172,7 +172,7 @@ SPARSERTC_INSTANTIATE(std::complex<double>)
 #undef SPARSERTC_INSTANTIATE
 
 #define SPARSERTC_INSTANTIATE(T, X)                                                                \
-  template RefineResult solve_refined(const Factors<T>&, const MatrixView<Wide<T>>&,               \
+  template RefineResult solve_refined(const Solver<T>&, const MatrixView<Wide<T>>&,                \
                                       std::span<const Wide<T>>, std::span<X>, bool,                \
                                       const RefineOptions&);
 SPARSERTC_INSTANTIATE(float, float)

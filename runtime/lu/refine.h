@@ -53,7 +53,7 @@ struct RefineResult {
 /// type X of the solution is T or double precision. `b` and `x` may be the same memory where types
 /// are.
 template <class T, class X>
-RefineResult solve_refined(const Factors<T>& factors, const MatrixView<Wide<T>>& a,
+RefineResult solve_refined(const Solver<T>& factors, const MatrixView<Wide<T>>& a,
                            std::span<const Wide<T>> b, std::span<X> x, bool transposed = false,
                            const RefineOptions& options = {});
 

@@ -1,30 +1,102 @@
 #include "tests/support/klu_reference.h"
 
-#ifdef SPARSERTC_HAVE_KLU
 #include "compiler/input/permute.h"
 
-#include <klu.h>
-#endif
+#include <array>
+#include <cstddef>
+#include <dlfcn.h>
+#include <string>
+#include <unistd.h>
 
 namespace sparsertc::test {
+namespace {
 
-#ifdef SPARSERTC_HAVE_KLU
+/// klu_common, of which only the library looks inside; it has some 200 bytes.
+struct alignas(std::max_align_t) Common {
+  std::array<std::byte, 4096> bytes{};
+};
+
+/// The functions of one kind of number.
+struct Functions {
+  void* (*factor)(int*, int*, double*, void*, Common*) = nullptr;
+  int (*refactor)(int*, int*, double*, void*, void*, Common*) = nullptr;
+  int (*solve)(void*, void*, int, int, double*, Common*) = nullptr;
+  int (*free_numeric)(void**, Common*) = nullptr;
+};
+
+/// The library, opened when it is first asked for: it is under the LGPL and never linked in.
+struct Library {
+  int (*defaults)(Common*) = nullptr;
+  void* (*analyze)(int, int*, int*, Common*) = nullptr;
+  int (*free_symbolic)(void**, Common*) = nullptr;
+  Functions real, complex;
+  bool found = false;
+
+  static const Library& get() {
+    static const Library library;
+    return library;
+  }
+
+private:
+  Library() {
+    void* const handle = open();
+    if (handle == nullptr)
+      return;
+    found = true;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(handle, name));
+      found = found && function != nullptr;
+    };
+    find(defaults, "klu_defaults");
+    find(analyze, "klu_analyze");
+    find(free_symbolic, "klu_free_symbolic");
+    find(real.factor, "klu_factor");
+    find(real.refactor, "klu_refactor");
+    find(real.solve, "klu_solve");
+    find(real.free_numeric, "klu_free_numeric");
+    find(complex.factor, "klu_z_factor");
+    find(complex.refactor, "klu_z_refactor");
+    find(complex.solve, "klu_z_solve");
+    find(complex.free_numeric, "klu_z_free_numeric");
+  }
+
+  /// From the program's own folder, with what it needs, else from where the loader looks.
+  static void* open() {
+    std::string folder(4096, '\0');
+    const ssize_t length = readlink("/proc/self/exe", folder.data(), folder.size());
+    if (length > 0) {
+      folder.resize(static_cast<size_t>(length));
+      folder.resize(folder.rfind('/') + 1);
+      void* last = nullptr;
+      for (const char* name : {"libsuitesparseconfig.so.5", "libamd.so.2", "libcolamd.so.2",
+                               "libbtf.so.1", "libklu.so.1"})
+        last = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_GLOBAL);
+      if (last != nullptr)
+        return last;
+    }
+    return dlopen("libklu.so.1", RTLD_NOW);
+  }
+};
+
+} // namespace
 
 struct KluReference::Implementation {
-  klu_common common;
-  klu_symbolic* symbolic = nullptr;
-  klu_numeric* numeric = nullptr;
+  const Library& library = Library::get();
+  Common common;
+  void* symbolic = nullptr;
+  void* numeric = nullptr;
   std::vector<int> offset, index;
   std::vector<double> values; ///< pairs where complex
   bool complex = false;
+  int size = 0;
+
+  const Functions& functions() const { return complex ? library.complex : library.real; }
 
   ~Implementation() {
-    if (numeric != nullptr && complex)
-      klu_z_free_numeric(&numeric, &common);
-    else if (numeric != nullptr)
-      klu_free_numeric(&numeric, &common);
+    if (numeric != nullptr)
+      functions().free_numeric(&numeric, &common);
     if (symbolic != nullptr)
-      klu_free_symbolic(&symbolic, &common);
+      library.free_symbolic(&symbolic, &common);
   }
 };
 
@@ -32,13 +104,15 @@ KluReference::KluReference() : implementation_(std::make_unique<Implementation>(
 KluReference::~KluReference() = default;
 
 bool KluReference::available() {
-  return true;
+  return Library::get().found;
 }
 
 std::unique_ptr<KluReference> KluReference::make(const Matrix& a) {
+  if (!available())
+    return nullptr;
   std::unique_ptr<KluReference> reference(new KluReference);
   Implementation& klu = *reference->implementation_;
-  klu_defaults(&klu.common);
+  klu.library.defaults(&klu.common);
   const Matrix by_columns = transpose(a); // its rows are the columns of A
   const Pattern& pattern = by_columns.pattern;
   klu.offset.assign(pattern.row_offset.begin(), pattern.row_offset.end());
@@ -49,48 +123,25 @@ std::unique_ptr<KluReference> KluReference::make(const Matrix& a) {
     if (klu.complex)
       klu.values.push_back(by_columns.imaginary[i]);
   }
-  const int n = static_cast<int>(pattern.rows);
-  klu.symbolic = klu_analyze(n, klu.offset.data(), klu.index.data(), &klu.common);
+  klu.size = static_cast<int>(pattern.rows);
+  klu.symbolic = klu.library.analyze(klu.size, klu.offset.data(), klu.index.data(), &klu.common);
   if (klu.symbolic == nullptr)
     return nullptr;
-  klu.numeric = klu.complex ? klu_z_factor(klu.offset.data(), klu.index.data(), klu.values.data(),
-                                           klu.symbolic, &klu.common)
-                            : klu_factor(klu.offset.data(), klu.index.data(), klu.values.data(),
-                                         klu.symbolic, &klu.common);
-  if (klu.numeric == nullptr || klu.common.status != KLU_OK)
-    return nullptr;
-  return reference;
+  // As it is set at first, the library gives nothing for a singular matrix.
+  klu.numeric = klu.functions().factor(klu.offset.data(), klu.index.data(), klu.values.data(),
+                                       klu.symbolic, &klu.common);
+  return klu.numeric == nullptr ? nullptr : std::move(reference);
 }
 
 bool KluReference::refactor() {
   Implementation& klu = *implementation_;
-  const auto refactor = klu.complex ? klu_z_refactor : klu_refactor;
-  return refactor(klu.offset.data(), klu.index.data(), klu.values.data(), klu.symbolic, klu.numeric,
-                  &klu.common) != 0;
+  return klu.functions().refactor(klu.offset.data(), klu.index.data(), klu.values.data(),
+                                  klu.symbolic, klu.numeric, &klu.common) != 0;
 }
 
 void KluReference::solve(std::vector<double>& b) {
   Implementation& klu = *implementation_;
-  const auto solve = klu.complex ? klu_z_solve : klu_solve;
-  solve(klu.symbolic, klu.numeric, klu.symbolic->n, 1, b.data(), &klu.common);
+  klu.functions().solve(klu.symbolic, klu.numeric, klu.size, 1, b.data(), &klu.common);
 }
-
-#else
-
-struct KluReference::Implementation {};
-KluReference::KluReference() = default;
-KluReference::~KluReference() = default;
-bool KluReference::available() {
-  return false;
-}
-std::unique_ptr<KluReference> KluReference::make(const Matrix&) {
-  return nullptr;
-}
-bool KluReference::refactor() {
-  return false;
-}
-void KluReference::solve(std::vector<double>&) {}
-
-#endif
 
 } // namespace sparsertc::test

@@ -1,0 +1,234 @@
+#include "runtime/lu/gpu_plan.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace sparsertc::lu {
+namespace {
+
+template <class T>
+std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
+}
+
+/// Numbers that the inspector has bounded.
+std::vector<uint32_t> narrowed(const std::vector<uint64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> or_ones(const std::vector<double>& scale, uint64_t count) {
+  return scale.empty() ? std::vector<double>(count, 1.0) : scale;
+}
+
+uint32_t blocks_for(uint64_t threads, uint32_t block) {
+  return static_cast<uint32_t>((threads + block - 1) / block);
+}
+
+} // namespace
+
+uint32_t gpu_streams(const cuda::DeviceProperties& device, uint32_t dataflow_threads) {
+  return std::max(device.multiprocessors, 1u) * (dataflow_threads / LuDataflow::kLanes);
+}
+
+GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTables& tables,
+                 const GpuFlows& flows)
+    : context_(context), code_(code), tables_(tables), module_(context, code.image),
+      input_(module_.kernel(code.input)), factor_(module_.kernel(code.factor)),
+      solve_input_(module_.kernel(code.solve_input)), solve_(module_.kernel(code.solve)) {
+  code_.image = {};
+  const cuda::Stream stream(context);
+  std::vector<uint32_t> column;
+  for (uint32_t j = 0; j < tables.size; ++j)
+    column.insert(column.end(), tables.input_offset[j + 1] - tables.input_offset[j], j);
+  const std::vector<uint32_t> source = narrowed(tables.input_source);
+  const std::vector<uint32_t> slot = narrowed(tables.input_slot);
+  const std::vector<double> scale = or_ones(tables.input_scale, tables.input_nnz);
+  const std::vector<double> row_scale = or_ones(tables.row_scale, tables.size);
+  const std::vector<double> column_scale = or_ones(tables.column_scale, tables.size);
+  source_ = upload(bytes_of(source), stream);
+  slot_ = upload(bytes_of(slot), stream);
+  column_ = upload(bytes_of(column), stream);
+  scale_ = upload(bytes_of(scale), stream);
+  row_order_ = upload(bytes_of(tables.row_order), stream);
+  column_order_ = upload(bytes_of(tables.column_order), stream);
+  row_scale_ = upload(bytes_of(row_scale), stream);
+  column_scale_ = upload(bytes_of(column_scale), stream);
+  factor_flow_ = upload(flows.factor, stream);
+  solve_flow_ = upload(flows.solve, stream);
+  if (flows.transposed)
+    transposed_flow_ = upload(*flows.transposed, stream);
+  stream.synchronize("copying the tables of a factorization to the GPU");
+}
+
+GpuPlan::Table GpuPlan::upload(std::span<const uint8_t> bytes, const cuda::Stream& stream) {
+  auto table = std::make_unique<cuda::DeviceBuffer>(context_, bytes.size());
+  table->upload(bytes, stream);
+  table_bytes_ += bytes.size();
+  return table;
+}
+
+GpuPlan::Flow GpuPlan::upload(const LuDataflow& flow, const cuda::Stream& stream) {
+  const uint32_t warps = code_.dataflow_threads / LuDataflow::kLanes;
+  // Every block must be there at once: one a multiprocessor always is.
+  if (flow.streams() % warps != 0 ||
+      flow.streams() > gpu_streams(context_.properties(), code_.dataflow_threads))
+    throw InternalError(fmt::format("tables for {} warps on a GPU of {} multiprocessors",
+                                    flow.streams(), context_.properties().multiprocessors));
+  Flow tables;
+  tables.stream = upload(bytes_of(flow.stream_offset), stream);
+  tables.group = upload(bytes_of(flow.group), stream);
+  tables.task = upload(bytes_of(flow.task), stream);
+  tables.operands = upload(bytes_of(flow.operands), stream);
+  tables.blocks = flow.streams() / warps;
+  return tables;
+}
+
+void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y,
+                     uint32_t threads, bool together, std::span<const uint64_t> arguments,
+                     const cuda::Stream& stream) const {
+  constexpr size_t kMostArguments = 12;
+  void* pointers[kMostArguments];
+  for (size_t i = 0; i < arguments.size(); ++i)
+    pointers[i] = const_cast<uint64_t*>(&arguments[i]); // the driver only reads
+  const auto doing = [&] { return fmt::format("launching the kernel {}", kernel.name); };
+  // The driver refuses a cooperative launch whose blocks are not all resident at once.
+  if (together)
+    cuda::check(context_.api().cuLaunchCooperativeKernel(kernel.handle, blocks_x, blocks_y, 1,
+                                                         threads, 1, 1, 0, stream.handle(),
+                                                         pointers),
+                "cuLaunchCooperativeKernel", doing);
+  else
+    cuda::check(context_.api().cuLaunchKernel(kernel.handle, blocks_x, blocks_y, 1, threads, 1, 1,
+                                              0, stream.handle(), pointers, nullptr),
+                "cuLaunchKernel", doing);
+}
+
+void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
+                       const cuda::Stream& stream, const FactorOptions& options) const {
+  const uint64_t slots = tables_.nnz(), entries = tables_.input_nnz;
+  const uint64_t input[] = {values,
+                            source_->address(),
+                            slot_->address(),
+                            column_->address(),
+                            scale_->address(),
+                            workspace.initial_.address(),
+                            workspace.values_.address(),
+                            workspace.column_max_.address(),
+                            workspace.status_.address(),
+                            entries,
+                            slots};
+  launch(input_, std::max(blocks_for(std::max(slots, entries), code_.input_threads), 1u), 1,
+         code_.input_threads, false, input, stream);
+  if (slots == 0)
+    return;
+  const bool wide = code_.factor_bytes == sizeof(double);
+  const double threshold =
+      options.pivot_threshold > 0
+          ? options.pivot_threshold
+          : std::sqrt(wide ? unit_roundoff<double>() : double{unit_roundoff<float>()});
+  const uint64_t threshold_bits = wide ? std::bit_cast<uint64_t>(threshold)
+                                       : std::bit_cast<uint32_t>(static_cast<float>(threshold));
+  const uint64_t factor[] = {factor_flow_.stream->address(),  factor_flow_.group->address(),
+                             factor_flow_.task->address(),    factor_flow_.operands->address(),
+                             workspace.values_.address(),     workspace.initial_.address(),
+                             workspace.column_max_.address(), workspace.quotient_.address(),
+                             workspace.status_.address(),     threshold_bits};
+  launch(factor_, factor_flow_.blocks, 1, code_.dataflow_threads, true, factor, stream);
+}
+
+void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
+                    uint32_t right_sides, bool transposed, const cuda::Stream& stream) const {
+  if (right_sides > workspace.right_sides_)
+    throw UserError(fmt::format("{} right-hand sides, but the workspace has room for {}",
+                                right_sides, workspace.right_sides_));
+  if (transposed && !transposed_flow_)
+    throw UserError("the plan was made without the transposed solve");
+  const uint64_t n = tables_.size;
+  if (n == 0 || right_sides == 0)
+    return;
+  const Table& from = transposed ? column_order_ : row_order_;
+  const Table& from_scale = transposed ? column_scale_ : row_scale_;
+  const Table& to_scale = transposed ? row_scale_ : column_scale_;
+  const Flow& flow = transposed ? *transposed_flow_ : solve_flow_;
+  const uint64_t input[] = {b, from->address(), from_scale->address(), workspace.work_.address(),
+                            n};
+  launch(solve_input_, blocks_for(n, code_.input_threads), right_sides, code_.input_threads, false,
+         input, stream);
+  const uint64_t arguments[] = {flow.stream->address(),
+                                flow.group->address(),
+                                flow.task->address(),
+                                flow.operands->address(),
+                                workspace.values_.address(),
+                                workspace.work_.address(),
+                                x,
+                                to_scale->address(),
+                                n,
+                                right_sides};
+  launch(solve_, flow.blocks, 1, code_.dataflow_threads, true, arguments, stream);
+}
+
+FactorStatus GpuPlan::status(const GpuWorkspace& workspace, const cuda::Stream& stream) const {
+  LuStatusRecord record;
+  std::vector<double> quotient(tables_.size);
+  workspace.status_.download({reinterpret_cast<uint8_t*>(&record), sizeof record}, stream);
+  workspace.quotient_.download(
+      {reinterpret_cast<uint8_t*>(quotient.data()), quotient.size() * sizeof(double)}, stream);
+  FactorStatus status;
+  const auto set_place = [&](int64_t j, int64_t& row, int64_t& column) {
+    if (j == INT64_MAX)
+      return;
+    row = tables_.row_order[static_cast<size_t>(j)];
+    column = tables_.column_order[static_cast<size_t>(j)];
+  };
+  if (record.zero_column != INT64_MAX) {
+    status.outcome = FactorOutcome::singular;
+    set_place(record.zero_column, status.row, status.column);
+  } else if (record.nonfinite_column != INT64_MAX) {
+    status.outcome = FactorOutcome::not_finite;
+    set_place(record.nonfinite_column, status.row, status.column);
+  }
+  status.perturbed = static_cast<uint64_t>(record.perturbed);
+  set_place(record.perturbed_column, status.perturbed_row, status.perturbed_column);
+  double weakest = std::numeric_limits<double>::infinity();
+  int64_t weakest_column = INT64_MAX;
+  for (uint32_t j = 0; j < tables_.size; ++j)
+    if (quotient[j] < weakest) {
+      weakest = quotient[j];
+      weakest_column = j;
+    }
+  status.weakest_pivot = weakest_column == INT64_MAX ? 0 : weakest;
+  set_place(weakest_column, status.weakest_row, status.weakest_column);
+  const double largest_input = std::bit_cast<double>(record.largest_input);
+  if (largest_input > 0)
+    status.growth = std::bit_cast<double>(record.largest) / largest_input;
+  return status;
+}
+
+GpuWorkspace::GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
+                           const cuda::Stream& stream)
+    : right_sides_(right_sides), values_(context, plan.tables().nnz() * plan.factor_bytes()),
+      initial_(context, plan.tables().nnz() * plan.factor_bytes()),
+      column_max_(context, uint64_t{plan.tables().size} * sizeof(int64_t)),
+      quotient_(context, uint64_t{plan.tables().size} * sizeof(double)),
+      status_(context, sizeof(LuStatusRecord)),
+      work_(context,
+            uint64_t{plan.tables().size} * kSolveVectors * right_sides * plan.factor_bytes()) {
+  // Entries that fill brings start from 0, and so does the search for the largest of a column; the
+  // kernels leave both as they must be for the next run.
+  initial_.fill(0, stream);
+  column_max_.fill(0, stream);
+}
+
+uint64_t GpuWorkspace::bytes() const {
+  return values_.bytes() + initial_.bytes() + column_max_.bytes() + quotient_.bytes() +
+         status_.bytes() + work_.bytes();
+}
+
+} // namespace sparsertc::lu

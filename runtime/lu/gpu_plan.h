@@ -1,0 +1,117 @@
+// Sparse LU on the GPU: the tables and kernels of one pattern, and the numbers of one matrix with
+// that pattern. README.md says how the kernels work.
+#pragma once
+
+#include "ir/lu_dataflow.h"
+#include "ir/lu_tables.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/lu/factors.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace sparsertc::lu {
+
+/// The kernels of compiler/lower/lu_dataflow.h for one pair of types.
+struct GpuCode {
+  std::span<const uint8_t> image; ///< PTX or a cubin
+  const char* input = nullptr;    ///< names of the kernels
+  const char* factor = nullptr;
+  const char* solve_input = nullptr;
+  const char* solve = nullptr;
+  uint32_t input_threads = 0;    ///< of a block of the input kernels
+  uint32_t dataflow_threads = 0; ///< of a block of the dataflow kernels
+  uint32_t factor_bytes = 0;     ///< of a number of the factors: 4 or 8
+  uint32_t given_bytes = 0;      ///< of a number of matrix, right-hand side and solution: 4 or 8
+};
+
+/// What the inspector made.
+struct GpuFlows {
+  LuDataflow factor;
+  LuDataflow solve;
+  /// Without it there is no solve with the transposed matrix.
+  std::optional<LuDataflow> transposed;
+};
+
+/// The streams (warps) that the tables should be made for: one block on each multiprocessor.
+uint32_t gpu_streams(const cuda::DeviceProperties& device, uint32_t dataflow_threads);
+
+class GpuWorkspace;
+
+/// Does not change while it executes: several streams may use it at once, each with a workspace of
+/// its own.
+class GpuPlan {
+public:
+  /// Copies the tables to the GPU. `context` and `tables` must outlive it. RuntimeError where the
+  /// device cannot launch cooperatively, or not so many blocks at once.
+  GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTables& tables,
+          const GpuFlows& flows);
+
+  /// Enqueues the factorization of the matrix with these values, input_nnz numbers of the given
+  /// type in the caller's order: two launches, nothing else, so that it can be captured. What it
+  /// has to say stays in the workspace.
+  void refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
+                const cuda::Stream& stream, const FactorOptions& options = {}) const;
+
+  /// Enqueues A X = B, or A^T X = B, for columns of n numbers one behind the other, at most as many
+  /// as the workspace has room for. `b` and `x` may be the same memory. Two launches.
+  void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
+             uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
+
+  /// Waits for the stream and says how the last factorization went.
+  FactorStatus status(const GpuWorkspace& workspace, const cuda::Stream& stream) const;
+
+  const LuTables& tables() const { return tables_; }
+  uint32_t factor_bytes() const { return code_.factor_bytes; }
+  uint32_t given_bytes() const { return code_.given_bytes; }
+  /// Of device memory for the tables.
+  uint64_t table_bytes() const { return table_bytes_; }
+  const cuda::Kernel& factor_kernel() const { return factor_; }
+
+private:
+  friend class GpuWorkspace;
+  using Table = std::unique_ptr<cuda::DeviceBuffer>;
+  struct Flow {
+    Table stream, group, task, operands;
+    uint32_t blocks = 0;
+  };
+
+  Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
+  Flow upload(const LuDataflow& flow, const cuda::Stream& stream);
+  void launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y, uint32_t threads,
+              bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream) const;
+
+  const cuda::Context& context_;
+  GpuCode code_;
+  const LuTables& tables_;
+  cuda::Module module_;
+  cuda::Kernel input_, factor_, solve_input_, solve_;
+  Table source_, slot_, column_, scale_;
+  Table row_order_, column_order_, row_scale_, column_scale_;
+  Flow factor_flow_, solve_flow_;
+  std::optional<Flow> transposed_flow_;
+  uint64_t table_bytes_ = 0;
+};
+
+/// The numbers of one matrix on the GPU.
+class GpuWorkspace {
+public:
+  /// Takes the memory; `right_sides` can be solved for at once.
+  GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
+               const cuda::Stream& stream);
+
+  /// Of L'+U by slot, reciprocals at the pivots: numbers of the factors' type.
+  const cuda::DeviceBuffer& values() const { return values_; }
+  uint32_t right_sides() const { return right_sides_; }
+  uint64_t bytes() const;
+
+private:
+  friend class GpuPlan;
+  uint32_t right_sides_;
+  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, work_;
+};
+
+} // namespace sparsertc::lu

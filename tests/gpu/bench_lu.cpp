@@ -1,0 +1,141 @@
+// Times of sparse LU for one matrix with new values: the GPU beside KLU on one core of the same
+// machine, where libklu.so.1 is beside this program or where the loader finds it.
+//
+//   bench_lu_gpu [--repeat N] MATRIX...
+//
+// Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
+// of one solve for one right-hand side without refinement, between two events. A matrix that does
+// not work is said to, and left out of the means.
+#include "compiler/input/read.h"
+#include "ir/error.h"
+#include "tests/support/klu_reference.h"
+#include "tools/lu_gpu.h"
+#include "tools/lu_solver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsertc {
+namespace {
+
+template <class Work>
+double median_us(unsigned repeat, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  work();
+  std::vector<double> samples;
+  for (unsigned i = 0; i < repeat; ++i) {
+    const Clock::time_point start = Clock::now();
+    work();
+    samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
+struct Means {
+  double refactor = 0, solve = 0; ///< sums of logarithms
+  unsigned count = 0;
+};
+
+void bench(const std::string& path, unsigned repeat, TaskPool& pool, Means& means) {
+  ReadOptions read;
+  read.require_values = true;
+  const Matrix a = read_matrix(path, read);
+  const std::string file = path.substr(path.rfind('/') + 1);
+  const std::string name = file.substr(0, file.find('.'));
+
+  LuSolverOptions options;
+  options.pool = options.analysis.pool = &pool;
+  options.repeat = repeat;
+  options.make_gpu_backend = make_gpu_backend;
+  LuSolver solver(a, options);
+  LuVectors x;
+  x.real.assign(a.pattern.rows, 1);
+  const LuVectors b = multiply(a, x, false);
+  LuSystemReport report;
+  solver.solve(a, b, report);
+
+  const LuTables& tables = solver.tables();
+  std::string line = fmt::format("{:18} {:8} {:9} {:6} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}", name,
+                                 a.pattern.rows, tables.nnz(), tables.factor_levels.count(),
+                                 solver.analysis().order.winner().name, report.refactor_us,
+                                 report.substitution_us, report.residual, report.refinement_steps);
+  if (const auto klu = test::KluReference::make(a)) {
+    const double refactor = median_us(repeat, [&] { klu->refactor(); });
+    std::vector<double> right;
+    const double solve = median_us(repeat, [&] {
+      right = b.real;
+      klu->solve(right);
+    });
+    line += fmt::format(" {:10.1f} {:9.1f} {:7.2f} {:7.2f}", refactor, solve,
+                        refactor / report.refactor_us, solve / report.substitution_us);
+    means.refactor += std::log(refactor / report.refactor_us);
+    means.solve += std::log(solve / report.substitution_us);
+    ++means.count;
+  }
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int run(int count, char** words) {
+  unsigned repeat = 20;
+  std::vector<std::string> paths;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    if (word == "--repeat" && i + 1 < count) {
+      const std::string_view number = words[++i];
+      std::from_chars(number.data(), number.data() + number.size(), repeat);
+    } else {
+      paths.emplace_back(word);
+    }
+  }
+  if (paths.empty()) {
+    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] MATRIX...\n");
+    return 2;
+  }
+  if (!test::KluReference::available())
+    fmt::print("no libklu.so.1: times of the GPU alone\n");
+  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} {:>7}\n",
+             "matrix", "n", "nnz(L+U)", "levels", "order", "refactor", "solve", "residual", "it",
+             "KLU", "KLU solve", "x", "x solve");
+  TaskPool pool;
+  Means means;
+  int failed = 0;
+  for (const std::string& path : paths) {
+    try {
+      bench(path, std::max(repeat, 1u), pool, means);
+    } catch (const NoGpuError& error) {
+      fmt::print("SKIPPED: {}\n", error.what());
+      return 3;
+    } catch (const std::exception& error) {
+      fmt::print("{}: {}\n", path, error.what());
+      failed = 1;
+    }
+  }
+  if (means.count > 0)
+    fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
+               means.count, std::exp(means.refactor / means.count),
+               std::exp(means.solve / means.count));
+  return failed;
+}
+
+} // namespace
+} // namespace sparsertc
+
+int main(int count, char** words) {
+  try {
+    return sparsertc::run(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_lu_gpu: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,32 @@
+// Sparse LU on a GPU: from the tables of a pattern to a plan with kernels.
+#pragma once
+
+#include "ir/lu_tables.h"
+#include "runtime/lu/gpu_plan.h"
+#include "tools/lu_backend.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace sparsertc {
+
+struct LuGpuOptions {
+  bool single = false;           ///< factors in f32
+  bool given_single = false;     ///< values, right-hand sides and solutions in f32
+  bool transposed = true;        ///< whether A^T X = B can be solved, too
+  uint32_t threads = 128;        ///< of a block of the dataflow kernels
+  uint64_t most_table_bytes = 0; ///< of the gather's tables; 0: half of the free device memory
+};
+
+/// Makes the tables and the kernels; `context` and `tables` must outlive the plan. UserError where
+/// the tables do not fit.
+std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
+                                           const LuGpuOptions& options, TaskPool* pool);
+
+/// On the GPU; real numbers only. Refinement runs on the host, each of its solves on the GPU.
+/// `tables`, `pattern` (of A) and `pool` must outlive it.
+std::unique_ptr<LuBackend> make_gpu_backend(const LuTables& tables, const Pattern& pattern,
+                                            LuPrecision precision, TaskPool* pool);
+
+} // namespace sparsertc
