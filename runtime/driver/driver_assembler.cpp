@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <fstream>
 #include <sstream>
 
@@ -49,7 +50,8 @@ uint32_t jit_target(const std::string& target) {
                      fmt::format("it has no target of the name {}", target));
 }
 
-/// One link. The driver keeps the addresses of logs and options until it is destroyed.
+/// One link. The driver keeps the addresses of logs and options, and perhaps of names, until it is
+/// destroyed.
 class Link {
 public:
   Link(const cuda::DriverTable& api, const AssembleRequest& request)
@@ -72,10 +74,11 @@ public:
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  Result add_ptx(const std::string& text, const std::string& name) {
+  Result add_ptx(const std::string& text, std::string name) {
+    names_.push_back(std::move(name));
     // The NUL counts. The driver only reads.
     return api_.cuLinkAddData(handle_, cuda::JitInput::ptx, const_cast<char*>(text.c_str()),
-                              text.size() + 1, name.c_str(), 0, nullptr, nullptr);
+                              text.size() + 1, names_.back().c_str(), 0, nullptr, nullptr);
   }
   /// Fills in `cubin`.
   Result complete(std::vector<uint8_t>& cubin) {
@@ -104,6 +107,7 @@ private:
 
   const cuda::DriverTable& api_;
   std::vector<char> info_, error_;
+  std::deque<std::string> names_;
   std::vector<JitOption> options_;
   std::vector<void*> values_;
   cuda::LinkHandle handle_ = nullptr;

@@ -77,10 +77,11 @@ JitLink::~JitLink() {
   api_.nvJitLinkDestroy(&handle_);
 }
 
-JitLinkResult JitLink::add_ptx(const std::string& text, const std::string& name) {
+JitLinkResult JitLink::add_ptx(const std::string& text, std::string name) {
+  names_.push_back(std::move(name));
   // The NUL counts.
   return api_.nvJitLinkAddData(handle_, JitLinkInput::ptx, text.c_str(), text.size() + 1,
-                               name.c_str());
+                               names_.back().c_str());
 }
 
 JitLinkResult JitLink::complete() {

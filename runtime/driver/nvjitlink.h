@@ -4,6 +4,7 @@
 #include "runtime/driver/nvjitlink_api.h"
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,7 +47,8 @@ public:
   JitLink(const JitLink&) = delete;
   JitLink& operator=(const JitLink&) = delete;
 
-  [[nodiscard]] JitLinkResult add_ptx(const std::string& text, const std::string& name);
+  /// `name` is what messages call it.
+  [[nodiscard]] JitLinkResult add_ptx(const std::string& text, std::string name);
   [[nodiscard]] JitLinkResult complete();
   /// After complete(). Throws RuntimeError.
   std::vector<uint8_t> cubin(const std::string& doing) const;
@@ -56,6 +58,8 @@ public:
 
 private:
   const JitLinkTable& api_;
+  /// The library keeps the addresses of names, not the names (13.0: complete() reads them).
+  std::deque<std::string> names_;
   JitLinkHandle handle_ = nullptr;
 };
 
