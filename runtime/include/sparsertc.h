@@ -381,7 +381,8 @@ typedef struct sparsertc_tune_report {
   uint64_t tried, candidates; /* candidates that were compiled, and all there are */
   uint64_t refused;           /* of those tried: could not be compiled, loaded or run */
   uint64_t wrong;             /* of those tried: computed something else */
-  uint32_t improved;          /* 0: no candidate was faster, the tuned plan is as the untuned one */
+  uint32_t improved;          /* 1: faster than the untuned plan; 0, unless a record was taken: no
+                               * candidate was, and the tuned plan is as the untuned one */
   uint32_t stopped;           /* 1: the progress function ended the search */
   uint32_t record_use;        /* sparsertc_record_use */
   uint32_t reserved;

@@ -157,7 +157,7 @@ private:
     }
     result_.record = record;
     result_.record_use = differences.empty() ? RecordUse::holds : RecordUse::similar;
-    result_.improved = true;
+    result_.improved = result_.tuned_us < result_.untuned_us;
     return true;
   }
 

@@ -47,7 +47,7 @@ struct PlanTuneResult {
   RecordUse record_use = RecordUse::none;
   double untuned_us = 0, tuned_us = 0;
   uint64_t refused = 0, wrong = 0; ///< of the candidates tried
-  bool improved = false;           ///< else the plan has the code of the untuned one
+  bool improved = false;           ///< faster; else, without a record, the untuned code
   std::string remark;              ///< why the record was refused and why the first candidate was
 };
 
