@@ -63,11 +63,11 @@ Library Library::open(const LibraryNames& names) {
       way_out);
 }
 
-void* Library::find(const char* symbol, const std::string& way_out) const {
+void* Library::find(const char* symbol, const std::string& needed) const {
   void* function = dlsym(handle_, symbol);
   if (!function)
-    throw RuntimeError(fmt::format("looking up {} in {}", symbol, path_), "it does not have it",
-                       way_out);
+    throw RuntimeError(fmt::format("looking up {} in {}", symbol, path_),
+                       fmt::format("it does not have it; {} is needed", needed));
   return function;
 }
 

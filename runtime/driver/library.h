@@ -22,8 +22,9 @@ public:
   /// where it was looked for.
   static Library open(const LibraryNames& names);
 
-  /// The function of this name. Throws RuntimeError with `way_out` where there is none.
-  void* find(const char* symbol, const std::string& way_out) const;
+  /// The function of this name. Throws RuntimeError where there is none; `needed`: which version
+  /// has it, "NVRTC of CUDA 12.0 or newer".
+  void* find(const char* symbol, const std::string& needed) const;
   const std::string& path() const { return path_; }
 
 private:

@@ -49,8 +49,8 @@ std::shared_ptr<const NvJitLink> NvJitLink::open() {
       {"nvJitLink", "SPARSERTC_LIBNVJITLINK", {"libnvJitLink.so.13", "libnvJitLink.so.12"}});
   JitLinkTable table;
 #define X(name, parameters)                                                                        \
-  table.name = reinterpret_cast<name##_function>(                                                  \
-      library.find(#name, "nvJitLink of CUDA 12.3 or newer is needed"));
+  table.name =                                                                                     \
+      reinterpret_cast<name##_function>(library.find(#name, "nvJitLink of CUDA 12.3 or newer"));
   SPARSERTC_NVJITLINK_FUNCTIONS(X)
 #undef X
   return std::make_shared<NvJitLink>(table, library.path());

@@ -128,8 +128,8 @@ std::shared_ptr<const Nvrtc> Nvrtc::open() {
       Library::open({"NVRTC", "SPARSERTC_LIBNVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}});
   NvrtcTable table;
 #define X(name, parameters)                                                                        \
-  table.name = reinterpret_cast<name##_function>(                                                  \
-      library.find(#name, "NVRTC of CUDA 12.0 or newer is needed"));
+  table.name =                                                                                     \
+      reinterpret_cast<name##_function>(library.find(#name, "NVRTC of CUDA 12.0 or newer"));
   SPARSERTC_NVRTC_FUNCTIONS(X)
 #undef X
   return std::make_shared<Nvrtc>(table);
