@@ -17,6 +17,10 @@ constexpr double kSymmetricEnough = 0.9;
 constexpr double kHopeless = 8;
 /// From this size on time is saved: blocks are used by the size of the largest, not by trying.
 constexpr uint32_t kLarge = 200'000;
+/// Nested dissection's random choices decide about several per cent of the levels: smaller matrices
+/// have it this many times.
+constexpr uint32_t kDissections = 4;
+constexpr uint32_t kSmall = 50'000;
 /// In blocks up to this size every order has the same fill.
 constexpr uint32_t kTrivialBlock = 2;
 
@@ -79,6 +83,13 @@ void refine(const Pattern& square, Permutation& order, OrderCandidate& candidate
 struct Trial {
   FillOrder order = FillOrder::natural;
   bool in_blocks = false;
+  uint32_t seed = 1;
+
+  /// "btf+amd", "nd", "nd#2".
+  std::string name() const {
+    return (in_blocks ? "btf+" : "") + std::string(name_of(order)) +
+           (seed > 1 ? "#" + std::to_string(seed) : "");
+  }
 };
 
 std::vector<Trial> trials(const Pattern& square, const BlockTriangularForm& blocks,
@@ -99,6 +110,10 @@ std::vector<Trial> trials(const Pattern& square, const BlockTriangularForm& bloc
       result.push_back({each, false});
     if (has_blocks && use_blocks != Toggle::off)
       result.push_back({each, true});
+    if (!order && each == FillOrder::nested_dissection && square.rows <= kSmall &&
+        (!has_blocks || use_blocks != Toggle::on))
+      for (uint32_t seed = 2; seed <= kDissections; ++seed)
+        result.push_back({each, false, seed});
   }
   return result;
 }
@@ -158,9 +173,8 @@ OrderChoice choose_order(const Pattern& square, const BlockTriangularForm& block
   for_each_trial([&](uint64_t i) {
     const Trial trial = tries[i];
     orders[i] = trial.in_blocks ? order_in_blocks(square, blocks, trial.order)
-                                : fill_reducing_order(square, trial.order);
-    choice.candidates[i] = bounded(
-        square, orders[i], (trial.in_blocks ? "btf+" : "") + std::string(name_of(trial.order)));
+                                : fill_reducing_order(square, trial.order, trial.seed);
+    choice.candidates[i] = bounded(square, orders[i], trial.name());
     choice.candidates[i].in_blocks = trial.in_blocks;
   });
   double least = std::numeric_limits<double>::infinity();

@@ -24,7 +24,8 @@ inline constexpr uint64_t kLargestRatedFactor = 20'000'000;
 
 /// An order that was tried.
 struct OrderCandidate {
-  /// The order's name, after "btf+" where it was made inside the blocks; or "user".
+  /// The order's name, after "btf+" where it was made inside the blocks, before "#2", "#3" ...
+  /// where it was made with another seed; or "user".
   std::string name;
   FactorCost cost;
   /// Whether `cost` is that of the factors, or a bound on it: of A + A^T instead of A.

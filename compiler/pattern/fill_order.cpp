@@ -59,7 +59,7 @@ Permutation colamd(const Pattern& square) {
   return from_long(offset, columns.rows);
 }
 
-Permutation nested_dissection(const Pattern& square) {
+Permutation nested_dissection(const Pattern& square, uint32_t seed) {
   const Pattern graph = symmetrized_without_diagonal(square);
   if (graph.nnz() == 0)
     return identity_permutation(square.rows);
@@ -75,7 +75,7 @@ Permutation nested_dissection(const Pattern& square) {
   std::vector<idx_t> order(graph.rows), place(graph.rows);
   idx_t options[METIS_NOPTIONS];
   METIS_SetDefaultOptions(options);
-  options[METIS_OPTION_SEED] = 1;
+  options[METIS_OPTION_SEED] = static_cast<idx_t>(seed);
   options[METIS_OPTION_NUMBERING] = 0;
   // METIS draws from the C library's generator, which all threads share.
   static std::mutex generator;
@@ -103,7 +103,7 @@ std::string_view name_of(FillOrder order) {
   return "";
 }
 
-Permutation fill_reducing_order(const Pattern& square, FillOrder order) {
+Permutation fill_reducing_order(const Pattern& square, FillOrder order, uint32_t seed) {
   if (square.rows != square.columns)
     throw InternalError("a fill-reducing order needs a square pattern");
   if (square.nnz() == 0)
@@ -116,7 +116,7 @@ Permutation fill_reducing_order(const Pattern& square, FillOrder order) {
   case FillOrder::colamd:
     return colamd(square);
   case FillOrder::nested_dissection:
-    return nested_dissection(square);
+    return nested_dissection(square, seed);
   }
   return identity_permutation(square.rows);
 }

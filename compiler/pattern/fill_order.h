@@ -27,7 +27,8 @@ std::string_view name_of(FillOrder order);
 /// The order of a square pattern. The libraries behind it: AMD (Amestoy, Davis and Duff, "Algorithm
 /// 837", 2004), COLAMD (Davis, Gilbert, Larimore and Ng, "Algorithm 836", 2004), METIS (Karypis and
 /// Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", 1998).
-/// METIS counts entries in 32 bits: UserError where A + A^T has 2^31 or more.
-Permutation fill_reducing_order(const Pattern& square, FillOrder order);
+/// METIS counts entries in 32 bits: UserError where A + A^T has 2^31 or more. `seed` is that of
+/// nested dissection's random choices; other orders make none.
+Permutation fill_reducing_order(const Pattern& square, FillOrder order, uint32_t seed = 1);
 
 } // namespace sparsertc
