@@ -213,10 +213,10 @@ ConvolutionWords parse_convolution(std::string_view text) {
 
 std::string to_string(const Convolution& c) {
   return fmt::format("H={},W={},C={},R={},S={},stride={}x{},dilation={}x{},groups={},pad_top={},"
-                     "pad_bottom={},pad_left={},pad_right={}",
+                     "pad_bottom={},pad_left={},pad_right={}{}",
                      c.height, c.width, c.channels, c.filter_height, c.filter_width, c.stride_h,
                      c.stride_w, c.dilation_h, c.dilation_w, c.groups, c.pad_top, c.pad_bottom,
-                     c.pad_left, c.pad_right);
+                     c.pad_left, c.pad_right, c.taps == TapOrder::rsc ? ",taps=rsc" : "");
 }
 
 Matrix filters_as_matrix(Matrix filters, Convolution& convolution) {

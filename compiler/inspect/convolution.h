@@ -62,7 +62,8 @@ struct ConvolutionWords {
 };
 /// Parses the words; throws UsageError naming the word and the known ones.
 ConvolutionWords parse_convolution(std::string_view text);
-/// "H=28,W=28,C=64,R=3,S=3,..." in a fixed order, without N and taps; parses back.
+/// "H=28,W=28,C=64,R=3,S=3,..." in a fixed order, without N; taps only where they are rsc. Parses
+/// back.
 std::string to_string(const Convolution& convolution);
 
 /// The filters as the matrix A, and `convolution` with what follows from them. Filters have the
