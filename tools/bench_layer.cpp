@@ -73,7 +73,7 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
 GpuLayer::~GpuLayer() = default;
 
 tune::Layer GpuLayer::shape() const {
-  return {operands_.rows, operands_.inner, operands_.columns, weights_.pattern.nnz(),
+  return {operands_.rows, weights_.pattern.columns, operands_.columns, weights_.pattern.nnz(),
           element_bytes(problem_.type)};
 }
 
@@ -134,13 +134,13 @@ void GpuLayer::load(const Code& code) const {
                                       as_pointer(residual_)};
   for (const KernelManifest& kernel : code.kernels) {
     cuda::LaunchShape shape;
-    shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(operands_.columns));
+    shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(operands_.n));
     shape.grid[1] = kernel.grid_rows;
     std::memcpy(shape.block, kernel.block, sizeof shape.block);
     shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
     Code::Kernel loaded;
     for (const KernelArgument& argument :
-         arguments_of(kernel, addresses, operands_.columns, buffers_.ldb, buffers_.ldc)) {
+         arguments_of(kernel, addresses, operands_.n, buffers_.ldb, buffers_.ldc)) {
       static_assert(sizeof(uint64_t) == sizeof argument);
       std::memcpy(&loaded.arguments.emplace_back(), &argument, sizeof argument);
     }
@@ -203,8 +203,9 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
                                         TaskPool& pool, std::vector<std::string>& refused) {
   const SpmmProblem& problem = layer.problem();
   const SpmmOperands& operands = layer.operands();
-  const bool plain = problem.type == DataType::f32 && problem.layout == Layout::row_major &&
-                     !problem.epilogue.bias && !problem.epilogue.residual &&
+  const bool plain = !problem.convolution && problem.type == DataType::f32 &&
+                     problem.layout == Layout::row_major && !problem.epilogue.bias &&
+                     !problem.epilogue.residual &&
                      problem.epilogue.activation == Activation::none &&
                      (problem.ldb == 0 || problem.ldb == operands.columns) &&
                      (problem.ldc == 0 || problem.ldc == operands.columns);

@@ -163,7 +163,7 @@ int compile(const CompileOptions& options) {
     if (!options.schedule.tile.empty())
       throw UsageError("--tuning and --tile exclude each other");
     Matrix weights = read_weights();
-    apply_tuning(options.tuning, mismatch, weights.pattern, pipeline);
+    apply_tuning(options.tuning, mismatch, weights, pipeline);
     read_weights = [weights = std::move(weights)] { return weights; };
   }
   const PipelineResult result = compile_spmm(read_weights, pipeline);

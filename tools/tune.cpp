@@ -66,14 +66,14 @@ int tune_matrix(const TuneOptions& options) {
     print_tensors(options.input);
     return 0;
   }
-  const SpmmProblem problem = to_problem(options.problem);
+  SpmmProblem problem = to_problem(options.problem);
   if (!problem.columns || *problem.columns == 0)
-    throw UsageError("--columns: tuning needs a number of columns");
+    throw UsageError("--columns: tuning needs a number of columns, or of images");
   if (!(options.budget_seconds > 0))
     throw UsageError("--budget: expected a number of seconds");
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
-  Matrix weights = read_matrix(options.input.path, read);
+  Matrix weights = as_matrix(read_matrix(options.input.path, read), problem);
   if (weights.pattern.rows == 0)
     throw UserError(Place{options.input.path, 0, 0, {}}, "a matrix without rows is not tuned");
 

@@ -47,8 +47,10 @@ std::vector<tune::Record> read_records(const std::string& folder) {
 }
 
 /// The environment of this compilation, as far as it takes part: what does not is the record's.
-tune::Environment environment_here(const Pattern& pattern, const PipelineOptions& pipeline) {
-  tune::Environment here = environment_of(pattern, pipeline.problem, pipeline.target,
+tune::Environment environment_here(const Matrix& weights, const PipelineOptions& pipeline) {
+  SpmmProblem problem = pipeline.problem;
+  const Matrix matrix = as_matrix(weights, problem);
+  tune::Environment here = environment_of(matrix.pattern, problem, pipeline.target,
                                           pipeline.assembler ? pipeline.assembler->identity() : "");
   if (const std::unique_ptr<cuda::Context> gpu = find_gpu()) {
     here.gpu = gpu->properties().name;
@@ -71,6 +73,16 @@ tune::Environment without_what_takes_no_part(tune::Environment record,
 
 } // namespace
 
+Matrix as_matrix(Matrix weights, SpmmProblem& problem) {
+  if (!problem.convolution)
+    return weights;
+  weights = filters_as_matrix(std::move(weights), *problem.convolution);
+  weights.source_shape.clear();
+  problem.convolution->groups = 1;
+  problem.convolution->taps = TapOrder::crs;
+  return weights;
+}
+
 tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& problem,
                                  const Target& target, const std::string& assembler) {
   tune::Environment environment;
@@ -84,14 +96,20 @@ tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& prob
   environment.n = problem.columns.value_or(0);
   environment.dtype = name_of(problem.type);
   const bool row_major = problem.layout == Layout::row_major;
-  const auto unless_tight = [&](uint64_t leading, uint64_t rows) {
-    const uint64_t tight = row_major ? environment.n : rows;
+  const auto& conv = problem.convolution;
+  if (conv)
+    check_convolution(*conv);
+  // `pixels`: of an image.
+  const auto unless_tight = [&](uint64_t leading, uint64_t rows, uint64_t pixels) {
+    const uint64_t tight = !row_major ? rows : conv ? rows * pixels : environment.n;
     return leading == std::max<uint64_t>(tight, 1) ? 0 : leading;
   };
   tune::LayerOptions options;
   options.layout = layout_word(problem);
-  options.ldb = unless_tight(problem.ldb, pattern.columns);
-  options.ldc = unless_tight(problem.ldc, pattern.rows);
+  options.ldb = unless_tight(problem.ldb, conv ? conv->channels : pattern.columns,
+                             conv ? conv->in_pixels() : 0);
+  options.ldc = unless_tight(problem.ldc, pattern.rows, conv ? conv->out_pixels() : 0);
+  options.convolution = conv ? to_string(*conv) : std::string();
   options.bias = problem.epilogue.bias;
   options.residual = problem.epilogue.residual;
   options.activation = name_of(problem.epilogue.activation);
@@ -101,9 +119,9 @@ tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& prob
   return environment;
 }
 
-void apply_tuning(const std::string& path, TuningMismatch mismatch, const Pattern& pattern,
+void apply_tuning(const std::string& path, TuningMismatch mismatch, const Matrix& weights,
                   PipelineOptions& pipeline) {
-  const tune::Environment here = environment_here(pattern, pipeline);
+  const tune::Environment here = environment_here(weights, pipeline);
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   std::vector<tune::Record> records;

@@ -98,10 +98,11 @@ std::vector<std::string> differences(const Environment& record, const Environmen
 }
 
 std::string to_string(const LayerOptions& options) {
-  return fmt::format("layout={},ldb={},ldc={},bias={},residual={},activation={},half_terms={}{}",
+  return fmt::format("layout={},ldb={},ldc={},bias={},residual={},activation={},half_terms={}{}{}",
                      options.layout, options.ldb, options.ldc, options.bias ? 1 : 0,
                      options.residual ? 1 : 0, options.activation, options.half_terms,
-                     options.dynamic_columns ? ",columns=dynamic" : "");
+                     options.dynamic_columns ? ",columns=dynamic" : "",
+                     options.convolution.empty() ? "" : ",conv:" + options.convolution);
 }
 
 bool is_similar(const Environment& record, const Environment& here) {

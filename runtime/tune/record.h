@@ -34,8 +34,9 @@ struct LayerOptions {
   std::string activation = "none";
   uint32_t half_terms = 0;
   bool dynamic_columns = false; ///< n is given at the launch
+  std::string convolution;      ///< the words of --conv; empty: a product of matrices
 };
-/// "layout=row,ldb=0,...", with "columns=dynamic" at the end where that is so.
+/// "layout=row,ldb=0,...", with "columns=dynamic" and "conv:..." at the end where that is so.
 std::string to_string(const LayerOptions& options);
 
 /// What differs, one "KEY: the record has X, here it is Y" each; empty where the record holds.
