@@ -7,9 +7,10 @@
 #
 # --build BUILD   the folder of a portable build (preset `portable`); else build/portable. It is
 #                 configured with the tests and built.
-# --data DATA     the big test data (dlmc/ and weights/ are taken); else SPARSERTC_DATA, else none
+# --data DATA     the big test data (dlmc/, weights/ and lu/ are taken); else SPARSERTC_DATA, else none
 #
-# There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE.
+# There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE,
+# bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along).
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
@@ -32,7 +33,7 @@ if [[ -z "$folder" ]]; then
 fi
 
 cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
-targets=(gpu_tests)
+targets=(gpu_tests bench_lu_gpu)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
 for target in sparsertc engine engine_tune; do
@@ -55,16 +56,25 @@ for target in "${files[@]}"; do
 done
 cp "$build"/tools/libmetis.so.* "$stage/" # the command finds it in its own folder
 cp "$root/tests/data/demo_layer.npy.gz" "$stage/"
+# KLU is a shared library beside the program (LGPL), opened at run time.
+for library in libklu.so.1 libbtf.so.1 libcolamd.so.2 libamd.so.2 libsuitesparseconfig.so.5; do
+  path="$(ldconfig -p | sed -n "s|.*[[:space:]]$library .*=> ||p" | head -n 1)"
+  if [[ -n "$path" ]]; then
+    cp -L "$path" "$stage/$library"
+  else
+    echo "no $library: bench_lu.sh will not compare with KLU"
+  fi
+done
 if [[ -n "$data" ]]; then
   mkdir "$stage/data"
-  cp -r "$data/dlmc" "$data/weights" "$stage/data/"
+  cp -r "$data/dlmc" "$data/weights" "$data/lu" "$stage/data/"
   python3 "$root/tests/performance/gpu_set.py" "$data" >"$stage/gpu_set.csv"
 else
   echo "no test data: SPARSERTC_DATA is not set; the real layers will be skipped"
 fi
 
 mkdir -p "$folder"
-cp "$root/tests/gpu/run.sh" "$root/tests/gpu/bench.sh" "$folder/"
+cp "$root/tests/gpu/run.sh" "$root/tests/gpu/bench.sh" "$root/tests/gpu/bench_lu.sh" "$folder/"
 XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
   --mtime=@0 -C "$stage" .
 mib=$(($(du -sm "$folder" | cut -f1)))

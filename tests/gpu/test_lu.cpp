@@ -1,0 +1,187 @@
+// Sparse LU on the GPU: the shapes that break solvers, captured and replayed, with what was in
+// memory before, with pivots that are replaced, and real matrices.
+#include "compiler/input/read.h"
+#include "ir/error.h"
+#include "runtime/driver/graph.h"
+#include "tests/gpu/gpu_spmm.h"
+#include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_patterns.h"
+#include "tools/lu_gpu.h"
+#include "tools/lu_solver.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+using namespace sparsertc;
+using test::Random;
+
+namespace {
+
+constexpr uint32_t kThreads = 128;
+
+/// Null, said aloud, where there is no GPU; the interpreter has tests of its own (diff_lu_gpu).
+const cuda::Context* gpu() {
+  Machine& machine = Machine::get();
+  if (!machine.can_test())
+    return nullptr;
+  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
+    WARN("SKIPPED: needs a GPU");
+    return nullptr;
+  }
+  return machine.gpu();
+}
+
+std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)};
+}
+std::span<uint8_t> bytes_of(std::vector<double>& values) {
+  return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(double)};
+}
+
+/// Whether A x = A * ones is solved; else `error` says why not.
+bool solves(const Matrix& a, TaskPool& pool, bool on_gpu, LuSystemReport& report,
+            std::string& error) {
+  LuSolverOptions options;
+  options.pool = options.analysis.pool = &pool;
+  if (on_gpu)
+    options.make_gpu_backend = make_gpu_backend;
+  LuVectors ones;
+  ones.real.assign(a.pattern.rows, 1);
+  try {
+    LuSolver solver(a, options);
+    solver.solve(a, multiply(a, ones, false), report);
+    return true;
+  } catch (const UserError& refusal) {
+    error = refusal.what();
+    return false;
+  }
+}
+
+} // namespace
+
+TEST_CASE("lu: hostile shapes", "[sanitize]") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(5);
+  for (const test::NamedPattern& named : test::hostile_squares(300)) {
+    INFO(named.name);
+    test::check_dataflow<double>(*context, named.pattern, random, false, kThreads);
+    test::check_dataflow<float>(*context, named.pattern, random, true, kThreads);
+  }
+}
+
+TEST_CASE("lu: grids and random patterns") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 11;
+  INFO("seed " << seed);
+  Random random(seed);
+  test::check_dataflow<double>(*context, test::random_grid(random, 40, 30, 0.2), random, true,
+                               kThreads);
+  test::check_dataflow<double>(*context, test::random_square(random, 400, 3), random, true, 64);
+  test::check_dataflow<float>(*context, test::random_square(random, 400, 3), random, true, 256);
+}
+
+TEST_CASE("lu: captured, replayed with new values, whatever was in memory") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(3);
+  const Pattern pattern = test::random_grid(random, 20, 20, 0.2);
+  const LuTables tables = test::tables_in_order(pattern);
+  test::LuOnDevice<double> device(*context, tables, kThreads, 1);
+  std::vector<double> b(tables.size);
+  for (double& value : b)
+    value = random.symmetric();
+
+  device.refactor(test::dominant_values(pattern, random)); // loads the code
+  device.solve(b, 1, false);
+  const cuda::Graph graph(*context, device.stream(), [&] {
+    device.plan().refactor(device.workspace(), device.matrix().address(), device.stream());
+    device.plan().solve(device.workspace(), device.vectors().address(), device.vectors().address(),
+                        1, false, device.stream());
+  });
+  for (const uint8_t poison : {0x00, 0xFF, 0x7F}) {
+    const std::vector<double> a = test::dominant_values(pattern, random);
+    device.refactor(a);
+    const std::vector<double> values = device.values();
+    const std::vector<double> x = device.solve(b, 1, false);
+
+    device.workspace().values().fill(poison, device.stream());
+    device.matrix().upload(bytes_of(a), device.stream());
+    device.vectors().upload(bytes_of(b), device.stream());
+    graph.launch();
+    std::vector<double> again(tables.size);
+    device.vectors().download(bytes_of(again), device.stream());
+    CHECK(test::same_bits(again, x));
+    CHECK(test::same_bits(device.values(), values));
+  }
+}
+
+TEST_CASE("lu: tiny pivots keep their sign, zeros and overflow are told") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  // The diagonal has tiny entries of both signs.
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {1, 0}, {1, 1}, {2, 1}, {2, 2}});
+  const LuTables tables = test::tables_in_order(pattern);
+  test::LuOnDevice<double> device(*context, tables, kThreads, 1);
+  const auto status = device.refactor({-1e-30, 1, 1e-30, 1, 2});
+  CHECK(status.outcome == lu::FactorOutcome::ok);
+  CHECK(status.perturbed == 2);
+  CHECK(status.perturbed_row == 0);
+  const std::vector<double> values = device.values();
+  CHECK(values[tables.diagonal[0]] < 0);
+  CHECK(values[tables.diagonal[1]] > 0);
+  lu::Factors<double> on_cpu(tables);
+  on_cpu.refactor(std::vector<double>{-1e-30, 1, 1e-30, 1, 2});
+  CHECK(test::same_bits(values, {on_cpu.values().begin(), on_cpu.values().end()}));
+
+  CHECK(device.refactor({0, 0, 1, 1, 2}).outcome == lu::FactorOutcome::singular);
+  const auto overflow = device.refactor({1, 1, std::numeric_limits<double>::infinity(), 1, 2});
+  CHECK(overflow.outcome == lu::FactorOutcome::not_finite);
+  CHECK(overflow.column == 1);
+  CHECK(device.refactor({1, 1, 1, 1, 2}).outcome == lu::FactorOutcome::ok); // nothing is left
+}
+
+TEST_CASE("lu: real matrices") {
+  const char* folder = std::getenv("SPARSERTC_DATA");
+  if (folder == nullptr || !std::filesystem::is_directory(std::string(folder) + "/lu")) {
+    WARN("SKIPPED: SPARSERTC_DATA names no folder with lu in it");
+    return;
+  }
+  if (gpu() == nullptr)
+    return;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(folder) + "/lu"))
+    if (entry.path().string().ends_with(".mtx.gz"))
+      paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  TaskPool pool;
+  unsigned solved = 0;
+  for (const std::filesystem::path& path : paths) {
+    INFO(path.filename());
+    const Matrix a = read_matrix(path.string(), {});
+    // Complex ones run on the CPU, those without values have none to factorize.
+    if (a.stored == StoredType::none || !a.imaginary.empty())
+      continue;
+    LuSystemReport report;
+    std::string error, error_on_cpu;
+    if (solves(a, pool, true, report, error)) {
+      ++solved;
+      CHECK(report.residual <= 1e-12);
+      continue;
+    }
+    INFO(error);
+    CHECK_FALSE(solves(a, pool, false, report, error_on_cpu));
+  }
+  CHECK(solved > 40);
+}

@@ -1,0 +1,202 @@
+#include "tests/support/lu_dataflow.h"
+
+#include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_dataflow.h"
+#include "compiler/lower/lu_dataflow.h"
+#include "runtime/lu/refine.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+namespace sparsertc::test {
+namespace {
+
+template <class T>
+std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
+}
+template <class T>
+std::span<uint8_t> bytes_of(std::vector<T>& values) {
+  return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(T)};
+}
+
+} // namespace
+
+std::vector<double> dominant_values(const Pattern& pattern, Random& random) {
+  std::vector<double> values(pattern.nnz()), sum(pattern.rows, 1);
+  for (uint64_t p = 0; p < pattern.nnz(); ++p) {
+    values[p] = random.symmetric();
+    sum[pattern.column_index[p]] += std::abs(values[p]);
+  }
+  for (uint32_t i = 0; i < pattern.rows; ++i)
+    for (uint64_t p = pattern.row_offset[i]; p < pattern.row_offset[i + 1]; ++p)
+      if (pattern.column_index[p] == i)
+        values[p] = std::copysign(sum[i], values[p]);
+  return values;
+}
+
+LuTables tables_in_order(const Pattern& pattern, Random* scales) {
+  Permutation order(pattern.rows);
+  std::iota(order.begin(), order.end(), 0u);
+  std::vector<double> row_scale, column_scale;
+  if (scales != nullptr)
+    for (uint32_t i = 0; i < pattern.rows; ++i) {
+      row_scale.push_back(0.5 + scales->unit());
+      column_scale.push_back(0.5 + scales->unit());
+    }
+  return make_lu_tables(pattern, {order, order, row_scale, column_scale});
+}
+
+template <class T>
+std::vector<T> factor_in_order(const LuTables& t, const LuGather& gather,
+                               const std::vector<double>& values) {
+  std::vector<T> v(t.nnz(), T(0));
+  std::vector<bool> is_pivot(t.nnz(), false);
+  for (uint32_t j = 0; j < t.size; ++j) {
+    is_pivot[t.diagonal[j]] = true;
+    for (uint64_t p = t.input_offset[j]; p < t.input_offset[j + 1]; ++p)
+      v[t.input_slot[p]] = static_cast<T>(values[t.input_source[p]] *
+                                          (t.input_scale.empty() ? 1.0 : t.input_scale[p]));
+  }
+  for (uint64_t task = 0; task < gather.tasks(); ++task) {
+    const uint64_t first = gather.pair_offset[task], end = gather.pair_offset[task + 1];
+    const uint64_t lanes =
+        std::min<uint64_t>(32, std::bit_ceil(std::max<uint64_t>(1, (end - first + 3) / 4)));
+    std::vector<T> sum(lanes, T(0));
+    for (uint64_t pair = first; pair < end; ++pair)
+      sum[(pair - first) % lanes] = std::fma(
+          v[gather.pair_left[pair]], v[gather.pair_right[pair]] * v[gather.pair_pivot[pair]],
+          sum[(pair - first) % lanes]);
+    for (uint64_t distance = lanes / 2; distance > 0; distance /= 2)
+      for (uint64_t lane = 0; lane < distance; ++lane)
+        sum[lane] += sum[lane + distance];
+    const uint64_t slot = gather.task_slot[task];
+    v[slot] -= sum[0];
+    if (is_pivot[slot])
+      v[slot] = 1 / v[slot];
+  }
+  return v;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <class T>
+LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
+                          uint32_t right_sides)
+    : tables_(tables), gather_(*make_lu_gather(tables, uint64_t{1} << 30)), stream_(context) {
+  const uint32_t streams = lu::gpu_streams(context.properties(), threads);
+  lu::GpuFlows flows;
+  flows.factor = make_factor_dataflow(tables, gather_, streams);
+  flows.solve = make_solve_dataflow(tables, streams, false);
+  flows.transposed = make_solve_dataflow(tables, streams, true);
+  LuKernelOptions options;
+  options.type = std::is_same_v<T, float> ? ir::Scalar::f32 : ir::Scalar::f64;
+  options.threads = threads;
+  const std::string ptx = emit_ptx(make_lu_kernels(options), find_target("sm_80"));
+  lu::GpuCode code;
+  code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
+  code.input = kLuInputKernel;
+  code.factor = kLuFactorKernel;
+  code.solve_input = kLuSolveInputKernel;
+  code.solve = kLuSolveKernel;
+  code.input_threads = kLuInputThreads;
+  code.dataflow_threads = threads;
+  code.factor_bytes = sizeof(T);
+  code.given_bytes = sizeof(double);
+  plan_ = std::make_unique<lu::GpuPlan>(context, code, tables, flows);
+  workspace_ = std::make_unique<lu::GpuWorkspace>(context, *plan_, right_sides, stream_);
+  matrix_ = std::make_unique<cuda::DeviceBuffer>(context, tables.input_nnz * sizeof(double));
+  vectors_ = std::make_unique<cuda::DeviceBuffer>(context, uint64_t{tables.size} * right_sides *
+                                                               sizeof(double));
+}
+
+template <class T>
+lu::FactorStatus LuOnDevice<T>::refactor(const std::vector<double>& values,
+                                         const lu::FactorOptions& options) {
+  matrix_->upload(bytes_of(values), stream_);
+  plan_->refactor(*workspace_, matrix_->address(), stream_, options);
+  return plan_->status(*workspace_, stream_);
+}
+
+template <class T>
+std::vector<T> LuOnDevice<T>::values() const {
+  std::vector<T> v(tables_.nnz());
+  workspace_->values().download(bytes_of(v), stream_);
+  return v;
+}
+
+template <class T>
+std::vector<double> LuOnDevice<T>::solve(std::vector<double> b, uint32_t right_sides,
+                                         bool transposed) {
+  vectors_->upload(bytes_of(b), stream_);
+  plan_->solve(*workspace_, vectors_->address(), vectors_->address(), right_sides, transposed,
+               stream_);
+  vectors_->download(bytes_of(b), stream_);
+  return b;
+}
+
+template <class T>
+void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random& random,
+                    bool scaled, uint32_t threads) {
+  const uint32_t n = pattern.rows;
+  const LuTables tables = tables_in_order(pattern, scaled ? &random : nullptr);
+  LuOnDevice<T> device(context, tables, threads);
+  lu::Factors<T> on_cpu(tables);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<double> a = dominant_values(pattern, random);
+    const lu::FactorStatus status = device.refactor(a);
+    const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
+    CHECK(status.outcome == expected.outcome);
+    CHECK((status.perturbed > 0) == (expected.perturbed > 0));
+    if (expected.outcome != lu::FactorOutcome::ok) {
+      CHECK(status.column == expected.column);
+      continue;
+    }
+    if (expected.perturbed > 0)
+      continue; // factors of a matrix nearby
+    CHECK(status.weakest_pivot == Approx(expected.weakest_pivot).epsilon(1e-4));
+    CHECK(status.growth == Approx(expected.growth).epsilon(1e-4));
+    CHECK(same_bits(device.values(), factor_in_order<T>(tables, device.gather(), a)));
+    const std::vector<T> once = device.values();
+    device.refactor(a);
+    CHECK(same_bits(device.values(), once));
+
+    const lu::MatrixView<double> view{n, pattern.row_offset, pattern.column_index, a};
+    for (const bool transposed : {false, true}) {
+      std::vector<double> b(uint64_t{n} * 3);
+      for (double& value : b)
+        value = random.symmetric();
+      const std::vector<double> x = device.solve(b, 3, transposed);
+      CHECK(same_bits(device.solve(b, 3, transposed), x));
+      for (uint64_t c = 0; c < 3; ++c) {
+        const std::span<const double> right = std::span<const double>(b).subspan(c * n, n);
+        const double residual = lu::relative_residual<double>(
+            view, right, std::span<const double>(x).subspan(c * n, n), transposed);
+        CHECK(residual <= 100 * std::numeric_limits<T>::epsilon());
+      }
+    }
+  }
+}
+
+#define SPARSERTC_INSTANTIATE(T)                                                                   \
+  template std::vector<T> factor_in_order(const LuTables&, const LuGather&,                        \
+                                          const std::vector<double>&);                             \
+  template bool same_bits(const std::vector<T>&, const std::vector<T>&);                           \
+  template class LuOnDevice<T>;                                                                    \
+  template void check_dataflow<T>(const cuda::Context&, const Pattern&, Random&, bool, uint32_t);
+SPARSERTC_INSTANTIATE(float)
+SPARSERTC_INSTANTIATE(double)
+#undef SPARSERTC_INSTANTIATE
+
+} // namespace sparsertc::test

@@ -1,0 +1,68 @@
+// One pattern factorized and solved by the dataflow kernels, on a GPU or on the interpreter.
+#pragma once
+
+#include "compiler/inspect/lu_schedule.h"
+#include "runtime/lu/gpu_plan.h"
+#include "tests/support/random_sparse.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sparsertc::test {
+
+/// The pattern's entries with random values and a diagonal that is heavier than its column.
+std::vector<double> dominant_values(const Pattern& pattern, Random& random);
+
+/// The tables of a pattern in its own order, with random scales if they are asked for.
+LuTables tables_in_order(const Pattern& pattern, Random* scales = nullptr);
+
+/// The kernel's sums on the CPU: each lane adds every lanes-th product, then lanes are added in
+/// pairs, the farthest first. No pivot is replaced.
+template <class T>
+std::vector<T> factor_in_order(const LuTables& tables, const LuGather& gather,
+                               const std::vector<double>& values);
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b);
+
+/// A plan with its workspace and room for right-hand sides; factors of type T, values in f64.
+template <class T>
+class LuOnDevice {
+public:
+  /// `threads` of a block of the dataflow kernels. `tables` must outlive it.
+  LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
+             uint32_t right_sides = 3);
+
+  lu::FactorStatus refactor(const std::vector<double>& values,
+                            const lu::FactorOptions& options = {});
+  std::vector<T> values() const;
+  /// n numbers for each right-hand side.
+  std::vector<double> solve(std::vector<double> b, uint32_t right_sides, bool transposed);
+
+  const LuGather& gather() const { return gather_; }
+  const lu::GpuPlan& plan() const { return *plan_; }
+  const lu::GpuWorkspace& workspace() const { return *workspace_; }
+  const cuda::Stream& stream() const { return stream_; }
+  const cuda::DeviceBuffer& matrix() const { return *matrix_; }
+  const cuda::DeviceBuffer& vectors() const { return *vectors_; }
+
+private:
+  const LuTables& tables_;
+  LuGather gather_;
+  cuda::Stream stream_;
+  std::unique_ptr<lu::GpuPlan> plan_;
+  std::unique_ptr<lu::GpuWorkspace> workspace_;
+  std::unique_ptr<cuda::DeviceBuffer> matrix_, vectors_;
+};
+
+extern template class LuOnDevice<float>;
+extern template class LuOnDevice<double>;
+
+/// Factorizes and solves twice with different values; compares with the CPU, and bit by bit with
+/// factor_in_order and with a second run. Fails through Catch.
+template <class T>
+void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random& random,
+                    bool scaled, uint32_t threads);
+
+} // namespace sparsertc::test
