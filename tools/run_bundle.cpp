@@ -213,6 +213,8 @@ int run_bundle(const BundleRun& run) {
   report.m = manifest.m;
   report.k = manifest.k;
   report.n = operands.n;
+  if (manifest.images)
+    report.convolution = manifest.images->words;
   report.nnz = manifest.nnz;
   report.dtype = manifest.dtype;
   report.layout = layout_word(problem);
