@@ -77,9 +77,6 @@ uint64_t host_blocks(const PixelSet& set, uint32_t columns_per_block) {
 void settle_convolution(SpmmSchedule& schedule) {
   SpmmProblem& problem = schedule.problem;
   check_convolution(*problem.convolution);
-  if (problem.half_terms != 0)
-    throw UsageError("half-precision sums are for products of matrices, not for convolutions",
-                     "leave --half-terms out");
   const Convolution convolution = without_rows_of_pixels(*problem.convolution);
   const bool nchw = problem.layout == Layout::row_major;
   const uint64_t in = convolution.in_pixels(), out = convolution.out_pixels();

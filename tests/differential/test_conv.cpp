@@ -226,6 +226,29 @@ TEST_CASE("NaN and infinity reach the outputs whose window holds them, and no ot
   report(counts);
 }
 
+TEST_CASE("products of convolutions gathered in half precision") {
+  Random random(test_seed(kSeed) + 5);
+  RoadCounts counts;
+  for (const DataType type : {DataType::f16, DataType::bf16})
+    for (const uint32_t terms : {1u, 3u, 8u})
+      for (const char* tile :
+           {"strategy=unrolled,rows=8,vec=1,warps=1", "strategy=unrolled,rows=8,vec=2,warps=1",
+            "strategy=streamed", "strategy=unrolled,rows=4,vec=1,warps=1,splitk=2"}) {
+        SpmmProblem problem;
+        problem.convolution = geometry(9, 16, 3, 3, 1);
+        problem.type = type;
+        problem.half_terms = terms;
+        problem.columns = 2;
+        const SpmmCase test = make_case(random,
+                                        random_filters(random, 9, 5, *problem.convolution, type,
+                                                       RowShape::uniform, ValueShape::unit),
+                                        problem, 2, ValueShape::unit, 0);
+        check_roads(test, tile, "sm_90", {false, terms == 3}, counts);
+      }
+  report(counts);
+  CHECK(counts.refused == 0);
+}
+
 TEST_CASE("output and input may be slices of larger tensors") {
   Random random(test_seed(kSeed) + 4);
   RoadCounts counts;
