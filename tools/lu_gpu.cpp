@@ -86,9 +86,9 @@ double graph_us(const cuda::Context& gpu, const cuda::Stream& stream, unsigned r
 template <class T, class X>
 class GpuBackend : public LuBackend, private lu::Solver<T> {
 public:
-  GpuBackend(const LuTables& tables, const Pattern& pattern, TaskPool* pool)
+  GpuBackend(const LuTables& tables, const Pattern& pattern, TaskPool* pool, LuGpuOptions options)
       : pattern_(pattern), gpu_(require_gpu()), stream_(*gpu_) {
-    LuGpuOptions options;
+    options.given_single = false;
     options.single = std::is_same_v<T, float>;
     plan_ = make_gpu_plan(*gpu_, tables, options, pool);
     values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(double));
@@ -185,16 +185,17 @@ private:
 } // namespace
 
 std::unique_ptr<LuBackend> make_gpu_backend(const LuTables& tables, const Pattern& pattern,
-                                            LuPrecision precision, TaskPool* pool) {
+                                            LuPrecision precision, TaskPool* pool,
+                                            const LuGpuOptions& options) {
   switch (precision) {
   case LuPrecision::f32:
-    return std::make_unique<GpuBackend<float, float>>(tables, pattern, pool);
+    return std::make_unique<GpuBackend<float, float>>(tables, pattern, pool, options);
   case LuPrecision::mixed:
-    return std::make_unique<GpuBackend<float, double>>(tables, pattern, pool);
+    return std::make_unique<GpuBackend<float, double>>(tables, pattern, pool, options);
   case LuPrecision::f64:
     break;
   }
-  return std::make_unique<GpuBackend<double, double>>(tables, pattern, pool);
+  return std::make_unique<GpuBackend<double, double>>(tables, pattern, pool, options);
 }
 
 } // namespace sparsertc

@@ -94,10 +94,12 @@ void LuSolver::prepare(const Matrix& a, const LuAnalysisOptions& options) {
       options_.pool);
   prepared->tables_us = now_us() - start;
   const LuTables& tables = prepared->tables;
-  prepared->backend =
-      options_.make_gpu_backend && !complex_
-          ? options_.make_gpu_backend(tables, pattern_, options_.precision, options_.pool)
-          : make_cpu_backend(tables, pattern_, options_.precision, complex_, options_.pool);
+  if (options_.make_gpu_backend && !complex_)
+    prepared->backend =
+        options_.make_gpu_backend(tables, pattern_, options_.precision, options_.pool);
+  if (prepared->backend == nullptr)
+    prepared->backend =
+        make_cpu_backend(tables, pattern_, options_.precision, complex_, options_.pool);
   prepared_ = std::move(prepared);
 }
 

@@ -26,8 +26,8 @@ struct LuSolverOptions {
   /// Timed factorizations and substitutions of each matrix; the median counts.
   unsigned repeat = 1;
   TaskPool* pool = nullptr;
-  /// Makes the backend of real matrices, which the CPU takes where this is empty. As
-  /// make_gpu_backend of tools/lu_gpu.h.
+  /// Makes the backend of real matrices (tools/lu_gpu.h). The CPU takes them where this is empty or
+  /// gives null.
   std::function<std::unique_ptr<LuBackend>(const LuTables&, const Pattern&, LuPrecision, TaskPool*)>
       make_gpu_backend;
   /// Called before long steps with what begins.

@@ -193,7 +193,17 @@ int run(const SolveOptions& options) {
   if (device == 2)
     require_gpu(); // before long work
   if (device == 2 || (device == 0 && find_gpu() != nullptr))
-    solver_options.make_gpu_backend = make_gpu_backend;
+    solver_options.make_gpu_backend = [device](const LuTables& tables, const Pattern& of,
+                                               LuPrecision precision,
+                                               TaskPool* with) -> std::unique_ptr<LuBackend> {
+      try {
+        return make_gpu_backend(tables, of, precision, with);
+      } catch (const UserError&) {
+        if (device == 2)
+          throw;
+        return nullptr; // too large for the GPU
+      }
+    };
   const auto show = [&progress](const std::string& step) {
     stop_if_interrupted();
     progress.show("sparsertc: " + step + " ...");

@@ -45,14 +45,14 @@ class GpuWorkspace;
 /// its own.
 class GpuPlan {
 public:
-  /// Copies the tables to the GPU. `context` and `tables` must outlive it. RuntimeError where the
-  /// device cannot launch cooperatively, or not so many blocks at once.
+  /// Copies the tables to the GPU. `context` and `tables` must outlive it.
   GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTables& tables,
           const GpuFlows& flows);
 
   /// Enqueues the factorization of the matrix with these values, input_nnz numbers of the given
   /// type in the caller's order: two launches, nothing else, so that it can be captured. What it
-  /// has to say stays in the workspace.
+  /// has to say stays in the workspace. RuntimeError where the driver cannot have all blocks
+  /// resident at once (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
   void refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
 
@@ -61,7 +61,7 @@ public:
   void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
 
-  /// Waits for the stream and says how the last factorization went.
+  /// Waits for the stream and says how the last factorization went; there must have been one.
   FactorStatus status(const GpuWorkspace& workspace, const cuda::Stream& stream) const;
 
   const LuTables& tables() const { return tables_; }

@@ -1,6 +1,7 @@
 // Sparse LU as dataflow: the kernels' PTX, interpreted, against the CPU's factorization, bit by bit
 // against the same sums in the same order, and again and again with other values.
 #include "compiler/lower/lu_dataflow.h"
+#include "ir/error.h"
 #include "tests/support/interpreting_driver.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
@@ -8,6 +9,8 @@
 #include <catch2/catch.hpp>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace sparsertc {
 namespace {
@@ -58,6 +61,58 @@ TEST_CASE("dataflow: warps that wait for each other", "[lu_gpu]") {
   Scene scene;
   Random random(7);
   check_dataflow<double>(*scene.context, test::random_square(random, 10, 3), random, true, 64);
+}
+
+TEST_CASE("dataflow: a driver that fails at any call", "[lu_gpu]") {
+  Scene scene;
+  Random random(9);
+  const Pattern pattern = test::random_square(random, 6, 3);
+  const LuTables tables = test::tables_in_order(pattern);
+  const std::vector<double> a = test::dominant_values(pattern, random);
+  const std::vector<double> b(tables.size, 1.0);
+  const auto solve = [&] {
+    test::LuOnDevice<double> device(*scene.context, tables, kOneWarp, 1);
+    device.refactor(a);
+    return device.solve(b, 1, false);
+  };
+  const auto before = scene.fake.alive();
+  const std::vector<double> x = solve();
+  uint64_t failures = 0;
+  for (uint64_t call = 1;; ++call) {
+    scene.fake.fail_call(call);
+    try {
+      const std::vector<double> again = solve();
+      if (scene.fake.failed_call().empty())
+        break;
+      // Only what gives back may fail in silence.
+      INFO(scene.fake.failed_call());
+      CHECK((scene.fake.failed_call() == "cuMemFree" ||
+             scene.fake.failed_call() == "cuModuleUnload" ||
+             scene.fake.failed_call() == "cuStreamDestroy"));
+      CHECK(test::same_bits(again, x));
+      break;
+    } catch (const RuntimeError& error) {
+      ++failures;
+      INFO(error.what());
+      CHECK(std::string(error.what()).find("CUDA_ERROR_UNKNOWN") != std::string::npos);
+      CHECK(scene.fake.alive() == before);
+    }
+  }
+  scene.fake.fail_call(0);
+  CHECK(failures > 30);
+  CHECK(test::same_bits(solve(), x));
+}
+
+TEST_CASE("dataflow: blocks that do not fit are refused", "[lu_gpu]") {
+  Scene scene;
+  Random random(9);
+  const Pattern pattern = test::random_square(random, 6, 3);
+  const LuTables tables = test::tables_in_order(pattern);
+  test::LuOnDevice<double> device(*scene.context, tables, kOneWarp, 1);
+  scene.fake.fail_every("cuLaunchCooperativeKernel",
+                        cuda::Result::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  CHECK_THROWS_WITH(device.refactor(test::dominant_values(pattern, random)),
+                    Catch::Contains("CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"));
 }
 
 } // namespace sparsertc

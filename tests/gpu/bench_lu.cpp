@@ -1,7 +1,9 @@
 // Times of sparse LU for one matrix with new values: the GPU beside KLU on one core of the same
 // machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
-//   bench_lu_gpu [--repeat N] MATRIX...
+//   bench_lu_gpu [--repeat N] [--threads N] MATRIX...
+//
+// --threads N   of a block of the dataflow kernels, one block on each multiprocessor; else 128
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. A matrix that does
@@ -46,7 +48,8 @@ struct Means {
   unsigned count = 0;
 };
 
-void bench(const std::string& path, unsigned repeat, TaskPool& pool, Means& means) {
+void bench(const std::string& path, unsigned repeat, uint32_t threads, TaskPool& pool,
+           Means& means) {
   ReadOptions read;
   read.require_values = true;
   const Matrix a = read_matrix(path, read);
@@ -56,7 +59,12 @@ void bench(const std::string& path, unsigned repeat, TaskPool& pool, Means& mean
   LuSolverOptions options;
   options.pool = options.analysis.pool = &pool;
   options.repeat = repeat;
-  options.make_gpu_backend = make_gpu_backend;
+  LuGpuOptions gpu;
+  gpu.threads = threads;
+  options.make_gpu_backend = [&](const LuTables& of, const Pattern& pattern, LuPrecision precision,
+                                 TaskPool* with) {
+    return make_gpu_backend(of, pattern, precision, with, gpu);
+  };
   LuSolver solver(a, options);
   LuVectors x;
   x.real.assign(a.pattern.rows, 1);
@@ -88,18 +96,21 @@ void bench(const std::string& path, unsigned repeat, TaskPool& pool, Means& mean
 
 int run(int count, char** words) {
   unsigned repeat = 20;
+  uint32_t threads = 128;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
-    if (word == "--repeat" && i + 1 < count) {
+    if ((word == "--repeat" || word == "--threads") && i + 1 < count) {
       const std::string_view number = words[++i];
-      std::from_chars(number.data(), number.data() + number.size(), repeat);
+      std::from_chars(number.data(), number.data() + number.size(),
+                      word == "--repeat" ? repeat : threads);
     } else {
       paths.emplace_back(word);
     }
   }
-  if (paths.empty()) {
-    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] MATRIX...\n");
+  if (paths.empty() || threads == 0 || threads % 32 != 0 || threads > 512) {
+    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] MATRIX...\n"
+                       "threads: a multiple of 32, at most 512\n");
     return 2;
   }
   if (!test::KluReference::available())
@@ -112,7 +123,7 @@ int run(int count, char** words) {
   int failed = 0;
   for (const std::string& path : paths) {
     try {
-      bench(path, std::max(repeat, 1u), pool, means);
+      bench(path, std::max(repeat, 1u), threads, pool, means);
     } catch (const NoGpuError& error) {
       fmt::print("SKIPPED: {}\n", error.what());
       return 3;

@@ -2,9 +2,10 @@
 # Times sparse LU of one matrix with new values beside KLU on one core, on a bare machine with a GPU:
 # from the folder that pack.sh made with test data, or beside a build.
 #
-#   bash bench_lu.sh [MATRIX...]
+#   bash bench_lu.sh [--threads N] [MATRIX...]
 #
-# MATRIX   names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
+# --threads N   of a block of the dataflow kernels; else 128
+# MATRIX        names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
 #
 # SPARSERTC_BENCH_LU   the program; else ./bench_lu_gpu, else the one in sparsertc-gpu.tar.xz
 # SPARSERTC_DATA       the big test data; else the folder data/ beside the program
@@ -36,6 +37,11 @@ if [[ ! -d "$data" ]]; then
   exit 2
 fi
 
+options=()
+if [[ "${1:-}" == --threads ]]; then
+  options=(--threads "${2:?--threads needs a number}")
+  shift 2
+fi
 names=("$@")
 if ((${#names[@]} == 0)); then
   names=(memplus pf_ACTIVSg2000_it0 pf_ACTIVSg10k_it0 pf_13659pegase_it0 ibmpg1_dc_mna orsreg_1
@@ -47,4 +53,4 @@ for name in "${names[@]}"; do
 done
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
 grep -m 1 "model name" /proc/cpuinfo || true
-"$program" "${files[@]}"
+"$program" "${options[@]}" "${files[@]}"

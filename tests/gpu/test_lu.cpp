@@ -50,7 +50,10 @@ bool solves(const Matrix& a, TaskPool& pool, bool on_gpu, LuSystemReport& report
   LuSolverOptions options;
   options.pool = options.analysis.pool = &pool;
   if (on_gpu)
-    options.make_gpu_backend = make_gpu_backend;
+    options.make_gpu_backend = [](const LuTables& tables, const Pattern& pattern,
+                                  LuPrecision precision, TaskPool* with) {
+      return make_gpu_backend(tables, pattern, precision, with);
+    };
   LuVectors ones;
   ones.real.assign(a.pattern.rows, 1);
   try {
