@@ -213,15 +213,16 @@ std::string gpu_csv(const std::vector<GpuBenchRow>& rows) {
 }
 
 std::string gpu_trials_head() {
-  return "matrix,m,k,n,nnz,candidate,predicted_us,time_us,refused\n";
+  return "matrix,m,k,n,nnz,candidate,predicted_us,time_us,sample,refused\n";
 }
 
 std::string gpu_trials_csv(const GpuBenchRow& row, const tune::SearchResult& found) {
   std::string csv;
   for (const tune::Trial& trial : found.trials)
-    csv += fmt::format("{},{},{},{},{},{},{:.3f},{},{}\n", quoted(row.name), row.m, row.k, row.n,
+    csv += fmt::format("{},{},{},{},{},{},{:.3f},{},{},{}\n", quoted(row.name), row.m, row.k, row.n,
                        row.nnz, quoted(to_string(trial.candidate)), trial.candidate.predicted_us,
                        trial.time_us > 0 ? fmt::format("{:.3f}", trial.time_us) : "",
+                       trial.is_sample ? 1 : 0,
                        quoted(trial.refused.substr(0, trial.refused.find('\n'))));
   return csv;
 }

@@ -12,11 +12,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 namespace sparsertc {
 namespace {
 
 constexpr unsigned kQuickSamples = 5;
+/// Samples are made down to so many entries and so many rows.
+constexpr uint64_t kEntriesOfSample = 8192;
+constexpr uint32_t kRowsOfSample = 32;
 /// NaN in f32, f16, bf16 and f64: what is not written does not pass a check.
 constexpr uint8_t kNanByte = 0xff;
 
@@ -32,6 +36,35 @@ void* as_pointer(const cuda::DeviceBuffer& buffer) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(buffer.address()));
 }
 
+/// Every `step`-th row by length, in the matrix's order: a sample with the same lengths of rows.
+Matrix sample_rows(const Matrix& matrix, uint32_t step) {
+  const Pattern& pattern = matrix.pattern;
+  std::vector<uint32_t> by_length(pattern.rows);
+  std::iota(by_length.begin(), by_length.end(), 0u);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](uint32_t a, uint32_t b) {
+    return pattern.row_length(a) > pattern.row_length(b);
+  });
+  std::vector<uint32_t> rows;
+  for (uint32_t i = step / 2; i < pattern.rows; i += step)
+    rows.push_back(by_length[i]);
+  std::sort(rows.begin(), rows.end());
+  Matrix sample;
+  sample.name = matrix.name;
+  sample.stored = matrix.stored;
+  sample.pattern.rows = static_cast<uint32_t>(rows.size());
+  sample.pattern.columns = pattern.columns;
+  for (uint32_t row : rows) {
+    const auto columns = pattern.row(row);
+    sample.pattern.column_index.insert(sample.pattern.column_index.end(), columns.begin(),
+                                       columns.end());
+    sample.pattern.row_offset.push_back(sample.pattern.column_index.size());
+    const auto first = matrix.values.begin() + static_cast<ptrdiff_t>(pattern.row_offset[row]);
+    sample.values.insert(sample.values.end(), first,
+                         first + static_cast<ptrdiff_t>(columns.size()));
+  }
+  return sample;
+}
+
 } // namespace
 
 /// A candidate's cubin and, once it has been timed, what was loaded of it.
@@ -39,6 +72,10 @@ struct GpuLayer::Code : tune::CandidateCode {
   SpmmTile tile;
   std::vector<KernelManifest> kernels;
   std::vector<uint8_t> cubin;
+  /// How often each block runs: a sample's blocks stand for those of the whole; what its time is
+  /// multiplied with.
+  uint32_t copies = 1;
+  double correction = 1;
   CandidateFacts facts;
 
   struct Kernel {
@@ -68,6 +105,10 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
   bias_.upload(bytes_of(buffers_.bias), stream_);
   residual_.upload(bytes_of(buffers_.residual), stream_);
   stream_.synchronize("copying the operands to the GPU");
+  samples_.push_back(weights_);
+  while (samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
+         samples_.back().pattern.rows >= 2 * kRowsOfSample)
+    samples_.push_back(sample_rows(weights_, 1u << samples_.size()));
 }
 
 GpuLayer::~GpuLayer() = default;
@@ -77,8 +118,16 @@ tune::Layer GpuLayer::shape() const {
           element_bytes(problem_.type)};
 }
 
+size_t GpuLayer::sample_for(const tune::Candidate& candidate) const {
+  const uint32_t rows_of_block = candidate.rows * candidate.groups;
+  size_t sample = rows_of_block == 0 ? 0 : samples_.size() - 1; // a user's words are not known
+  while (sample > 0 && samples_[sample].pattern.rows % rows_of_block != 0)
+    --sample;
+  return sample;
+}
+
 std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate& candidate,
-                                                          unsigned jobs,
+                                                          size_t sample, unsigned jobs,
                                                           const std::atomic<bool>& stop) const {
   const double begin = now();
   PipelineOptions pipeline;
@@ -94,10 +143,12 @@ std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate&
     if (stop)
       throw RuntimeError("compiling a candidate before the stage " + std::string(stage), "stopped");
   };
-  PipelineResult compiled = compile_spmm([&] { return weights_; }, pipeline);
+  PipelineResult compiled = compile_spmm([&] { return samples_[sample]; }, pipeline);
 
   auto code = std::make_shared<Code>();
   code->tile = compiled.schedule.tile;
+  code->copies = 1u << sample;
+  code->correction = tune::sample_correction(candidate, code->copies);
   code->kernels = std::move(compiled.lowered.kernels);
   AssembleRequest request;
   request.units = compiled.units;
@@ -136,6 +187,7 @@ void GpuLayer::load(const Code& code) const {
     cuda::LaunchShape shape;
     shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(operands_.n));
     shape.grid[1] = kernel.grid_rows;
+    shape.grid[2] = code.copies; // which the kernel does not ask for
     std::memcpy(shape.block, kernel.block, sizeof shape.block);
     shape.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
     Code::Kernel loaded;
@@ -187,10 +239,15 @@ tune::SearchHooks GpuLayer::hooks(unsigned assembler_jobs) {
   tune::SearchHooks hooks;
   hooks.make = [this, assembler_jobs](const tune::Candidate& candidate,
                                       const std::atomic<bool>& stop) {
-    return make(candidate, assembler_jobs, stop);
+    return make(candidate, 0, assembler_jobs, stop);
   };
+  if (samples_.size() > 1)
+    hooks.make_sample = [this, assembler_jobs](const tune::Candidate& candidate,
+                                               const std::atomic<bool>& stop) {
+      return make(candidate, sample_for(candidate), assembler_jobs, stop);
+    };
   hooks.time = [this](const tune::CandidateCode& code) {
-    return replay(code).time(kQuickSamples).median_us;
+    return replay(code).time(kQuickSamples).median_us * static_cast<const Code&>(code).correction;
   };
   hooks.check = [this](const tune::CandidateCode& code) { return check(code); };
   hooks.now = now;

@@ -55,8 +55,12 @@ public:
 
 private:
   struct Code;
-  std::shared_ptr<const tune::CandidateCode> make(const tune::Candidate& candidate, unsigned jobs,
+  /// Of one row in `sample`, which is a number of samples_ or 0.
+  std::shared_ptr<const tune::CandidateCode> make(const tune::Candidate& candidate, size_t sample,
+                                                  unsigned jobs,
                                                   const std::atomic<bool>& stop) const;
+  /// The sparsest sample that the candidate's blocks cover as they cover the whole.
+  size_t sample_for(const tune::Candidate& candidate) const;
   void load(const Code& code) const;
 
   const cuda::Context& gpu_;
@@ -64,6 +68,8 @@ private:
   const Assembler& assembler_;
   TaskPool& pool_;
   Matrix weights_;
+  /// The weights, then every second of their rows, every fourth, ...
+  std::vector<Matrix> samples_;
   SpmmProblem problem_;
   Target target_;
   std::string pattern_digest_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 
 namespace sparsertc::tune {
 namespace {
@@ -14,13 +15,12 @@ namespace {
 constexpr uint32_t kRegistersOfMultiprocessor = 65536;
 constexpr uint32_t kLeastRegisterCap = 16;
 constexpr uint32_t kMostRegisters = 255;
-constexpr double kClocksPerMicrosecond = 1750;
+constexpr double kClocksPerMicrosecond = 1755;
 constexpr double kInstructionBytes = 16;
-constexpr double kLaunchMicroseconds = 1.5;
 /// Straight-line instructions over which a candidate takes too long to assemble.
 constexpr double kMostInstructions = 1.5e6;
-/// Functions over which starting the assembler for each takes too long.
-constexpr double kMostFunctions = 512;
+/// Functions over which the assembler takes too long for the kernel that chooses among them.
+constexpr double kMostFunctions = 2048;
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -38,14 +38,26 @@ double used_columns(const Layer& layer, uint32_t rows) {
 
 double instructions_of_part(const Layer& layer, const Candidate& candidate) {
   const double tiles = ceil_div(layer.m, candidate.rows);
+  const double chunks = candidate.chunk > 0 ? ceil_div(layer.k, candidate.chunk) : 0;
+  const double sums = candidate.rows * candidate.vec;
   return (static_cast<double>(layer.nnz) / tiles + used_columns(layer, candidate.rows)) *
              candidate.vec / candidate.splitk +
-         2.0 * candidate.rows * candidate.vec + 16;
+         (candidate.splitk > 1 ? 4 : 2) * sums + 6 * chunks + 16;
 }
 
 /// Registers that are taken besides loads in flight: sums, addresses, what the code around needs.
 uint32_t least_registers(const Candidate& candidate) {
-  return candidate.rows * candidate.vec + 28;
+  return candidate.is_streamed ? 24 : candidate.rows * candidate.vec + 20;
+}
+
+/// Of a block: staged chunks of B, or partial sums.
+double shared_bytes(const Layer& layer, const Candidate& candidate) {
+  const double columns = 32.0 * candidate.warps * candidate.vec;
+  if (candidate.chunk > 0)
+    return 3 * candidate.chunk * columns * layer.element_bytes;
+  if (candidate.splitk > 1)
+    return 4 * candidate.groups * candidate.splitk * candidate.rows * columns;
+  return 0;
 }
 
 bool fits(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -66,19 +78,20 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
     return false;
   if (candidate.splitk > 1 && layer.k < 32 * candidate.splitk)
     return false;
-  double shared = 0;
-  if (candidate.chunk > 0)
-    shared = 3.0 * candidate.chunk * columns_per_block * layer.element_bytes;
-  else if (candidate.splitk > 1)
-    shared = 4.0 * candidate.groups * candidate.splitk * candidate.rows * columns_per_block;
-  if (shared > device.shared_bytes_per_block)
+  if (shared_bytes(layer, candidate) > device.shared_bytes_per_block)
     return false;
+  if (candidate.is_streamed)
+    return true;
   if (tiles * candidate.splitk > kMostFunctions)
     return false;
   return tiles * candidate.splitk * instructions_of_part(layer, candidate) <= kMostInstructions;
 }
 
 std::string words_of(const Candidate& candidate) {
+  if (candidate.is_streamed)
+    return fmt::format("strategy=streamed,rows={},vec={},warps={},groups={},splitk={},prefetch=8",
+                       candidate.rows, candidate.vec, candidate.warps, candidate.groups,
+                       candidate.splitk);
   std::string words =
       fmt::format("strategy=unrolled,rows={},vec={},warps={},groups={},splitk={}", candidate.rows,
                   candidate.vec, candidate.warps, candidate.groups, candidate.splitk);
@@ -101,68 +114,118 @@ std::string to_string(const Candidate& candidate) {
 }
 
 Candidate parse_candidate(std::string_view text) {
-  constexpr std::string_view word = "registers=";
   Candidate candidate;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view item = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
-    if (!item.starts_with(word)) {
-      candidate.words += (candidate.words.empty() ? "" : ",") + std::string(item);
+    const size_t equals = std::min(item.find('='), item.size());
+    const std::string_view word = item.substr(0, equals);
+    const std::string_view digits = item.substr(std::min(equals + 1, item.size()));
+    uint32_t number = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const bool is_number = error == std::errc() && end == digits.data() + digits.size();
+    if (word == "registers") {
+      if (!is_number || number < kLeastRegisterCap || number > kMostRegisters)
+        throw UsageError(fmt::format("--tile: '{}': expected a whole number from {} to {}", item,
+                                     kLeastRegisterCap, kMostRegisters));
+      candidate.registers = number;
       continue;
     }
-    const std::string_view number = item.substr(word.size());
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), candidate.registers);
-    if (error != std::errc() || end != number.data() + number.size() ||
-        candidate.registers < kLeastRegisterCap || candidate.registers > kMostRegisters)
-      throw UsageError(fmt::format("--tile: '{}': expected a whole number from {} to {}", item,
-                                   kLeastRegisterCap, kMostRegisters));
+    candidate.words += (candidate.words.empty() ? "" : ",") + std::string(item);
+    if (is_number && word == "rows")
+      candidate.rows = number;
+    else if (is_number && word == "groups")
+      candidate.groups = number;
   }
   return candidate;
 }
 
-double predict_us(const Layer& layer, const Device& device, const Candidate& candidate) {
+namespace {
+
+/// How blocks lie on the GPU.
+struct Occupancy {
+  double blocks = 0;
+  double blocks_of_sm = 0; ///< the busiest multiprocessor's
+  double waves = 0;        ///< one after the other, of as many as fit at once
+  double warps = 0;        ///< a block
+};
+
+Occupancy occupancy_of(const Layer& layer, const Device& device, const Candidate& candidate) {
   const uint32_t threads = threads_of(candidate);
-  const double warps_of_block = threads / 32.0;
-  const double blocks = ceil_div(layer.n, 32.0 * candidate.warps * candidate.vec) *
-                        ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
-  const double blocks_of_sm = ceil_div(blocks, device.multiprocessors);
-  const double resident =
-      std::clamp(std::floor(double(kRegistersOfMultiprocessor) / (candidate.registers * threads)),
-                 1.0, std::max(1.0, std::min(2048.0 / threads, blocks_of_sm)));
+  const double columns = 32.0 * candidate.warps * candidate.vec;
+  Occupancy occupancy;
+  occupancy.warps = threads / 32.0;
+  occupancy.blocks =
+      ceil_div(layer.n, columns) * ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
+  occupancy.blocks_of_sm = ceil_div(occupancy.blocks, device.multiprocessors);
+  const double registers = std::max<double>(candidate.registers, least_registers(candidate));
+  double resident = std::min(std::floor(kRegistersOfMultiprocessor / (registers * threads)),
+                             std::floor(2048.0 / threads));
+  if (const double shared = shared_bytes(layer, candidate); shared > 0)
+    resident = std::min(resident, std::floor(device.shared_bytes_per_block / shared));
+  resident = std::clamp(resident, 1.0, occupancy.blocks_of_sm);
+  occupancy.waves = ceil_div(occupancy.blocks_of_sm, resident);
+  return occupancy;
+}
+
+/// (sum of x^power)^(1/power): nearly the largest, and more where several are large.
+double together(std::initializer_list<double> terms, double power) {
+  double sum = 0;
+  for (const double term : terms)
+    sum += std::pow(term, power);
+  return std::pow(sum, 1 / power);
+}
+
+double predict_unrolled(const Layer& layer, const Device& device, const Candidate& candidate) {
+  const Occupancy on = occupancy_of(layer, device, candidate);
   const double part = instructions_of_part(layer, candidate);
-  const double streams = candidate.groups * candidate.splitk * resident;
-  const double distinct_of_block = part * candidate.groups * candidate.splitk;
-  const double tile_blocks = ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
-
-  const double rate = std::min(1.0, 0.16 * std::sqrt(streams));
-  const bool cached = tile_blocks * distinct_of_block * kInstructionBytes < 128 * 1024;
-  const double fetched = cached ? std::min(blocks_of_sm, tile_blocks) : blocks_of_sm;
-  const double supply = fetched * distinct_of_block / rate / kClocksPerMicrosecond;
-
-  const double warp_instructions = blocks * warps_of_block * part;
-  const double issue =
-      warp_instructions / device.multiprocessors / (4 * 0.6) / kClocksPerMicrosecond;
-
+  const double parts_of_block = candidate.groups * candidate.splitk;
+  const double tiles = ceil_div(layer.m, candidate.rows);
   const double loads = used_columns(layer, candidate.rows) / candidate.splitk;
-  const double from_l2 =
-      candidate.chunk > 0 ? blocks * layer.k * candidate.warps : blocks * warps_of_block * loads;
-  const double l2 = from_l2 * 32 * candidate.vec * layer.element_bytes / 9e6;
-
-  const double in_flight =
-      std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 96.0);
-  const double waves = ceil_div(blocks_of_sm, resident);
   const bool staged = candidate.chunk > 0;
-  const double latency =
-      staged ? 0.0 : waves * (loads / in_flight + 1) * 1100 / kClocksPerMicrosecond;
-  const double meetings =
-      staged ? waves * (ceil_div(layer.k, candidate.chunk) * 300 + 1500) / kClocksPerMicrosecond
-      : candidate.splitk > 1 ? 0.5
-                             : 0.0;
 
-  const double most = std::max({supply, issue, l2, latency});
-  return kLaunchMicroseconds + meetings + most + (supply + issue + l2 + latency - most) / 6;
+  const double code = tiles * candidate.splitk * part * kInstructionBytes / 0.4e6;
+  const double supply = on.blocks_of_sm * parts_of_block * part * 1.9 / kClocksPerMicrosecond;
+  const double issue = on.blocks_of_sm * on.warps * part / (4 * 0.45) / kClocksPerMicrosecond;
+  const double load_slots = on.blocks_of_sm * on.warps * loads * 1.3 / kClocksPerMicrosecond;
+  const double loads_from_l2 =
+      staged ? on.blocks * layer.k * candidate.warps : on.blocks * on.warps * loads;
+  const double l2 = loads_from_l2 * 32 * candidate.vec * layer.element_bytes / 16e6;
+  const double in_flight =
+      std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 13.0);
+  const double latency =
+      on.waves *
+      (staged ? ceil_div(layer.k, candidate.chunk) * 330 : (loads / in_flight + 1) * 240) /
+      kClocksPerMicrosecond;
+  const double meetings = candidate.splitk > 1 ? 0.27 : 0.0;
+  return 1.1 + meetings + together({code, supply, issue, load_slots, l2, latency}, 2.9);
+}
+
+double predict_streamed(const Layer& layer, const Device& device, const Candidate& candidate) {
+  constexpr double kEntriesOfStep = 8;
+  const Occupancy on = occupancy_of(layer, device, candidate);
+  const double entries = static_cast<double>(layer.nnz) / std::max(1u, layer.m) / candidate.splitk;
+  const double rows = on.blocks * on.warps * candidate.rows; // of all warps
+  const double latency = on.waves * candidate.rows * (ceil_div(entries, kEntriesOfStep) + 4) * 270 /
+                         kClocksPerMicrosecond;
+  const double issue =
+      rows * (3.6 * entries + 20) / device.multiprocessors / (4 * 0.44) / kClocksPerMicrosecond;
+  const double l2 = rows * entries * (32 * candidate.vec * layer.element_bytes + 8) / 10.5e6;
+  return 3.0 + together({latency, issue, l2}, 2);
+}
+
+} // namespace
+
+double predict_us(const Layer& layer, const Device& device, const Candidate& candidate) {
+  return candidate.is_streamed ? predict_streamed(layer, device, candidate)
+                               : predict_unrolled(layer, device, candidate);
+}
+
+double sample_correction(const Candidate& candidate, uint32_t step) {
+  if (candidate.is_streamed || candidate.warps == 0)
+    return 1;
+  return std::pow(double(step), 0.35 / candidate.warps);
 }
 
 std::vector<Candidate> candidate_space(const Layer& layer, const Device& device) {
@@ -176,21 +239,26 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   };
   const bool half = layer.element_bytes == 2;
   const bool whole_pieces = uint64_t{layer.n} * layer.element_bytes % 16 == 0;
+  // A second column a thread doubles the code; halves gain by packed accesses.
+  const uint32_t most_vec = half && layer.n % 2 == 0 ? 2 : 1;
   for (uint32_t rows : {2u, 4u, 8u, 16u, 32u, 64u, 128u})
-    for (uint32_t vec : {1u, 2u})
+    for (uint32_t vec = 1; vec <= most_vec; ++vec)
       for (uint32_t warps : {1u, 2u, 4u, 8u, 16u})
         for (uint32_t groups : {1u, 2u, 4u, 8u})
           for (uint32_t registers : {128u, 96u, 168u, 64u, 255u}) {
-            // A second column a thread doubles the code; halves gain by packed accesses.
-            if (vec > 1 && !(half && layer.n % 2 == 0))
-              continue;
-            for (uint32_t splitk : {1u, 2u, 4u, 8u})
-              add({{}, registers, 0, rows, vec, warps, groups, splitk, 0});
+            for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
+              add({{}, registers, 0, rows, vec, warps, groups, splitk, 0, false});
             // Staging pays where several tiles share what was copied.
             if (whole_pieces && groups > 1 && warps > 1)
               for (uint32_t chunk : {16u, 32u, 64u})
-                add({{}, registers, 0, rows, vec, warps, groups, 1, chunk});
+                add({{}, registers, 0, rows, vec, warps, groups, 1, chunk, false});
           }
+  for (uint32_t rows : {1u, 2u, 4u})
+    for (uint32_t warps : {1u, 2u, 4u, 8u})
+      for (uint32_t groups : {1u, 2u, 4u, 8u})
+        for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
+          for (uint32_t registers : {32u, 40u, 64u})
+            add({{}, registers, 0, rows, 1, warps, groups, splitk, 0, true});
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -199,10 +267,12 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
 
 double distance(const Candidate& a, const Candidate& b) {
   const bool staged_differs = (a.chunk > 0) != (b.chunk > 0);
+  constexpr double kOtherStrategy = 6;
   return log_ratio(a.rows, b.rows) + log_ratio(a.vec, b.vec) + log_ratio(a.warps, b.warps) +
          log_ratio(a.groups, b.groups) + log_ratio(a.splitk, b.splitk) +
          (staged_differs ? 3 : log_ratio(a.chunk, b.chunk) / 2) +
-         std::abs(double(a.registers) - double(b.registers)) / 64;
+         std::abs(double(a.registers) - double(b.registers)) / 64 +
+         (a.is_streamed != b.is_streamed ? kOtherStrategy : 0);
 }
 
 } // namespace sparsertc::tune

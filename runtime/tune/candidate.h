@@ -1,27 +1,35 @@
 // What the tuner may choose among for one SpMM on one GPU: tiles (in the words of --tile) and the
 // cap on registers, with a predicted time by which it decides what to try first.
 //
-// The cost model. With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk, a tile's part
-// is one stream of straight-line code of
+// The cost model, fitted to 650 measured candidates for 24 layers on an H200 (1.755 GHz; the mean
+// error is 22 %). With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk, groups G,
+// blocks a multiprocessor b = ceil(blocks / multiprocessors), unrolled code has in each tile's part
 //
-//   used = K (1 - (1 - d)^rows)            columns of B that some row of the tile needs
-//   I    = (nnz / T + used) vec / S + 2 rows vec + 16          instructions, 16 bytes each
+//   used = K (1 - (1 - d)^rows)                     columns of B that some row of the tile needs
+//   I    = (nnz / T + used) vec / S + 2 rows vec + 16          instructions, 16 bytes each,
+//          and 6 for each staged chunk, 2 rows vec more where parts exchange sums,
 //
-// and the time is
+// and takes launch + meetings + (sum of x^2.9 over the terms)^(1/2.9), in microseconds:
 //
-//   launch + meetings + max(supply, issue, L2, latency) + (their sum - their maximum) / 6
+//   launch    1.1
+//   code      T S I 16 bytes, each fetched once, at 0.4 TB/s over the whole GPU: this limits small
+//   N supply    b G S I distinct instructions a multiprocessor, 1.9 clocks each: limits narrow
+//   blocks issue     warp instructions at 0.45 a clock and scheduler loads     a load of a warp
+//   takes its multiprocessor 1.3 clocks L2        128 bytes a load and warp (of a staged block: a
+//   row of B and column of warps), 16 TB/s latency   waves (used / (13 S) + 1) 240 clocks, fewer
+//   loads in flight where registers are few;
+//             staged: 330 clocks a chunk and wave
+//   meetings  0.27 where parts exchange sums
 //
-//   supply   an SM's blocks, one after the other, fetch distinct instructions. Streams side by
-//            side, g = groups * S * resident blocks, reach 0.16 sqrt(g) a clock, at most 1; fitted
-//            to three layers on an H200 with g = 1, 4 and 8. Under 128 KB, code that all blocks of
-//            an SM share stays in its cache.
-//   issue    warp instructions over 4 schedulers a multiprocessor at 60 %
-//   L2       128 bytes a load and warp (256 threads of a staged block share one load) at 9 TB/s
-//   latency  not staged: waves * (loads of a part / loads in flight + 1) * 1100 clocks; in flight:
-//            registers under the cap beside the rows' sums, from 4 to 96
-//   meetings staged: waves * (300 clocks a chunk and 1500 to begin with); split K: 0.5 us
+// Streamed code takes 3.0 + (sum of the squares of these)^(1/2):
 //
-// Only ratios matter: the search corrects the prediction by what it measures.
+//   latency   waves rows (ceil(nnz / (M S entries a step)) + 4) 270 clocks
+//   issue     3.6 instructions an entry and 20 a row, at 0.44 a clock and scheduler
+//   L2        136 bytes an entry and warp at 10.5 TB/s
+//
+// The code's rate is that of a 32-byte path to each of eight clusters of multiprocessors; copies of
+// the same code in neighbouring blocks cost nothing that shows. Only ratios matter: the search
+// corrects the prediction by what it measures.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +60,10 @@ struct Candidate {
   uint32_t registers = 0;
   double predicted_us = 0;
 
-  /// Place in the space, for distances; zeros for a user's words.
+  /// Place in the space, for distances; of a user's words only rows and groups, where they are
+  /// given.
   uint32_t rows = 0, vec = 0, warps = 0, groups = 0, splitk = 0, chunk = 0;
+  bool is_streamed = false;
 };
 
 /// "rows=32,...,registers=128"; what parse_candidate() reads.
@@ -69,6 +79,10 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
 
 /// Microseconds, by the formula above.
 double predict_us(const Layer& layer, const Device& device, const Candidate& candidate);
+
+/// How much slower all tiles are than the sample in which one of `step` stands for all: its code is
+/// shared by more multiprocessors. (From the finalists of the same layers.)
+double sample_correction(const Candidate& candidate, uint32_t step);
 
 /// How different two candidates of a space are: steps of factors of two, summed.
 double distance(const Candidate& a, const Candidate& b);

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -255,8 +256,11 @@ private:
                      [](const Trial* a, const Trial* b) { return a->time_us < b->time_us; });
     return kept;
   }
+  /// What a trial must beat for its code to be kept.
   double worst_kept() {
     const std::vector<Trial*> all = kept();
+    if (options_.keep == 0)
+      return 0;
     return all.size() < options_.keep ? 1e300 : all.back()->time_us;
   }
   void drop_code_beyond_best() {
@@ -271,8 +275,9 @@ private:
     SearchState state;
     state.tried = result_.trials.size();
     state.space = std::min(space_.size(), options_.most_trials);
-    const std::vector<Trial*> all = kept();
-    state.best_us = all.empty() ? 0 : all.front()->time_us;
+    for (const Trial& trial : result_.trials)
+      if (trial.refused.empty() && (state.best_us == 0 || trial.time_us < state.best_us))
+        state.best_us = trial.time_us;
     state.seconds = hooks_.now() - begin_;
     hooks_.progress(state);
   }
@@ -304,7 +309,41 @@ size_t SearchResult::valid() const {
 
 SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hooks,
                     const SearchOptions& options) {
-  return Search(space, hooks, options).run();
+  if (!hooks.make_sample || space.size() <= options.finalists)
+    return Search(space, hooks, options).run();
+  const double begin = hooks.now();
+
+  SearchHooks on_samples = hooks;
+  on_samples.make = hooks.make_sample;
+  on_samples.check = [](const CandidateCode&) { return std::string(); };
+  SearchOptions first = options;
+  first.budget_seconds = options.budget_seconds * options.sample_share;
+  first.keep = 0;
+  SearchResult samples = Search(space, on_samples, first).run();
+
+  std::vector<Candidate> finalists;
+  for (Trial& trial : samples.trials) {
+    trial.is_sample = true;
+    if (!trial.refused.empty() || finalists.size() == options.finalists)
+      continue;
+    finalists.push_back(trial.candidate);
+    finalists.back().predicted_us = trial.time_us;
+  }
+  SearchHooks in_full = hooks;
+  SearchOptions second = options;
+  second.budget_seconds = std::max(0.0, options.budget_seconds - (hooks.now() - begin));
+  if (samples.interrupted) { // what was found so far is to be kept: one must be made
+    in_full.interrupted = [] { return false; };
+    second.most_trials = 1;
+  }
+  SearchResult result = Search(finalists, in_full, second).run();
+  result.trials.insert(result.trials.end(), std::make_move_iterator(samples.trials.begin()),
+                       std::make_move_iterator(samples.trials.end()));
+  result.space = space.size();
+  result.exhausted = result.exhausted && samples.exhausted;
+  result.interrupted = result.interrupted || samples.interrupted;
+  result.seconds = hooks.now() - begin;
+  return result;
 }
 
 } // namespace sparsertc::tune

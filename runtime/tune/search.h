@@ -29,9 +29,10 @@ public:
 
 struct Trial {
   Candidate candidate;
-  double time_us = 0;    ///< quick measurement; 0 where refused
-  std::string refused;   ///< why it was not measured or its result is wrong; empty: a valid trial
-  bool is_wrong = false; ///< it ran and missed a bound
+  double time_us = 0;     ///< quick measurement; 0 where refused
+  std::string refused;    ///< why it was not measured or its result is wrong; empty: a valid trial
+  bool is_sample = false; ///< of a sample of its tiles; never the winner
+  bool is_wrong = false;  ///< it ran and missed a bound
   /// Of the best few valid trials only.
   std::shared_ptr<const CandidateCode> code;
 };
@@ -48,6 +49,11 @@ struct SearchHooks {
   std::function<std::shared_ptr<const CandidateCode>(const Candidate&,
                                                      const std::atomic<bool>& stop)>
       make;
+  /// The same for a sample of the tiles, which assembles sooner and takes about as long to run;
+  /// what it computes is not checked. May be empty.
+  std::function<std::shared_ptr<const CandidateCode>(const Candidate&,
+                                                     const std::atomic<bool>& stop)>
+      make_sample;
   /// Microseconds of one launch, measured quickly; on the caller's thread. Throws Error where it
   /// cannot run.
   std::function<double(const CandidateCode&)> time;
@@ -65,11 +71,16 @@ struct SearchOptions {
   double budget_seconds = 20;
   unsigned threads = 1; ///< that make code
   unsigned keep = 4;    ///< best trials whose code stays
+  /// Of the search on samples: the part of the budget that it takes, and how many of its best are
+  /// then made in full.
+  double sample_share = 0.6;
+  unsigned finalists = 5;
   size_t most_trials = SIZE_MAX;
 };
 
 struct SearchResult {
-  /// Valid ones first, fastest first; then the refused, in the order in which they were tried.
+  /// Valid ones first, fastest first; then the refused, in the order in which they were tried; then
+  /// those on samples in the same order.
   std::vector<Trial> trials;
   size_t space = 0;
   bool exhausted = false; ///< every candidate was tried
@@ -79,6 +90,8 @@ struct SearchResult {
   size_t valid() const;
 };
 
+/// With make_sample in two rounds: all candidates on samples, then the best few in full.
+///
 /// When the budget is spent no new candidate is begun and those in the making are stopped, but at
 /// least one is brought to its end (unless eight have been refused by then). Throws nothing of its
 /// own; what else than an Error the hooks throw passes through.

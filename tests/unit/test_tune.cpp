@@ -136,18 +136,26 @@ TEST_CASE("the cost model follows what was measured on an H200") {
   const auto predicted = [](const Layer& layer, Candidate candidate) {
     return predict_us(layer, Device{}, candidate);
   };
-  const Candidate big = {"", 128, 0, 32, 1, 8, 1, 1, 0};
-  const Candidate huge = {"", 128, 0, 64, 1, 8, 1, 1, 0};
-  CHECK(predicted(kLayer, big) == Approx(9.0).epsilon(0.4));
-  CHECK(predicted(kLayer, big) < predicted(kLayer, huge));
-  // A small layer wants its K split.
+  const Candidate tall = {"", 96, 0, 16, 1, 4, 1, 1, 0, false};
+  CHECK(predicted(kLayer, tall) == Approx(10.56).epsilon(0.25));
   const Layer small = {512, 512, 256, 26214, 4};
-  const Candidate split = {"", 128, 0, 8, 1, 2, 1, 4, 0};
-  CHECK(predicted(small, split) == Approx(3.9).epsilon(0.4));
-  CHECK(predicted(small, split) < predicted(small, big));
+  const Candidate split = {"", 64, 0, 4, 1, 8, 1, 4, 0, false};
+  CHECK(predicted(small, split) == Approx(3.86).epsilon(0.25));
+  const Layer wide = {2048, 512, 256, 104857, 4};
+  CHECK(predicted(wide, {"", 128, 0, 16, 1, 8, 1, 2, 0, false}) == Approx(7.93).epsilon(0.25));
+  const Layer big = {2048, 512, 2048, 104857, 4};
+  const double four_warps = predicted(big, {"", 64, 0, 32, 1, 4, 1, 1, 0, false});
+  CHECK(four_warps == Approx(29.2).epsilon(0.25));
+  // A block of one warp's width fetches as much code for a quarter of the columns.
+  CHECK(predicted(big, {"", 128, 0, 32, 1, 1, 2, 1, 0, false}) > 2 * four_warps);
+  // With few columns the code would be most of the traffic: streamed.
+  const Layer narrow = {512, 2048, 49, 104857, 4};
+  const double streamed = predicted(narrow, {"", 40, 0, 1, 1, 2, 1, 4, 0, true});
+  CHECK(streamed == Approx(6.29).epsilon(0.25));
+  CHECK(streamed < predicted(narrow, {"", 64, 0, 2, 1, 1, 1, 2, 0, false}));
   // More entries, more time.
   const Layer denser = {512, 512, 2048, 52428, 4};
-  CHECK(predicted(kLayer, big) < predicted(denser, big));
+  CHECK(predicted(kLayer, tall) < predicted(denser, tall));
 }
 
 TEST_CASE("registers= is taken out of the tile's words") {
@@ -157,6 +165,8 @@ TEST_CASE("registers= is taken out of the tile's words") {
   CHECK(to_string(candidate) == "rows=32,warps=8,registers=128");
   CHECK(parse_candidate("").words.empty());
   CHECK(parse_candidate("rows=8").registers == 0);
+  CHECK(parse_candidate("rows=8,groups=2").rows == 8);
+  CHECK(parse_candidate("rows=8,groups=2").groups == 2);
   for (const char* wrong : {"registers=", "registers=8", "registers=256", "registers=1x"})
     CHECK_THROWS_AS(parse_candidate(wrong), UsageError);
 }
@@ -273,6 +283,61 @@ TEST_CASE("an interrupt keeps the best so far") {
   CHECK(result.interrupted);
   CHECK(result.trials.size() < space.size());
   CHECK(result.trials.front().code);
+}
+
+TEST_CASE("a search on samples makes the best few in full") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  Machine machine(landscape);
+  std::atomic<size_t> samples = 0;
+  SearchHooks hooks = machine.hooks();
+  hooks.make_sample = [&](const Candidate& candidate, const std::atomic<bool>&) {
+    ++samples;
+    return std::make_shared<const FakeCode>(candidate);
+  };
+  SearchOptions options;
+  options.budget_seconds = 1e9;
+  options.keep = 3;
+  options.finalists = 6;
+
+  SECTION("to the end") {
+    const SearchResult result = search(space, hooks, options);
+    CHECK(samples == space.size());
+    CHECK(machine.made.size() == 6);
+    REQUIRE(result.trials.size() == space.size() + 6);
+    double best = 1e9;
+    for (const Candidate& candidate : space)
+      best = std::min(best, landscape(candidate));
+    CHECK(result.trials.front().time_us == best);
+    for (size_t i = 0; i < result.trials.size(); ++i) {
+      CHECK(result.trials[i].is_sample == (i >= 6));
+      CHECK((result.trials[i].code != nullptr) == (i < 3));
+    }
+    CHECK(result.exhausted);
+    CHECK(result.space == space.size());
+  }
+  SECTION("stopped while samples are timed: one is made") {
+    std::atomic<unsigned> timed = 0;
+    hooks.time = [&](const CandidateCode& code) {
+      ++timed;
+      return landscape(static_cast<const FakeCode&>(code).candidate);
+    };
+    hooks.interrupted = [&] { return timed >= 5; };
+    const SearchResult result = search(space, hooks, options);
+    CHECK(result.interrupted);
+    CHECK(machine.made.size() == 1);
+    CHECK(result.trials.front().code);
+    CHECK_FALSE(result.trials.front().is_sample);
+  }
+  SECTION("every sample refused") {
+    hooks.make_sample = [](const Candidate&, const std::atomic<bool>&) {
+      throw UsageError("no such tile");
+      return std::shared_ptr<const CandidateCode>();
+    };
+    const SearchResult result = search(space, hooks, options);
+    CHECK(machine.made.empty());
+    CHECK(result.valid() == 0);
+    CHECK(result.trials.front().refused.find("no such tile") != std::string::npos);
+  }
 }
 
 TEST_CASE("what is no Error passes through a search") {
