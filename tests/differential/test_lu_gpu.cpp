@@ -1,13 +1,17 @@
 // Sparse LU as dataflow: the kernels' PTX, interpreted, against the CPU's factorization, bit by bit
 // against the same sums in the same order, and again and again with other values.
+#include "compiler/input/read.h"
+#include "compiler/inspect/lu_analysis.h"
 #include "compiler/lower/lu_dataflow.h"
 #include "ir/error.h"
+#include "runtime/lu/refine.h"
 #include "tests/support/interpreting_driver.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
 
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +65,45 @@ TEST_CASE("dataflow: warps that wait for each other", "[lu_gpu]") {
   Scene scene;
   Random random(7);
   check_dataflow<double>(*scene.context, test::random_square(random, 10, 3), random, true, 64);
+}
+
+TEST_CASE("dataflow: real matrices", "[lu_gpu]") {
+  const char* const folder = std::getenv("SPARSERTC_DATA");
+  if (folder == nullptr) {
+    WARN("SKIPPED: SPARSERTC_DATA is not set");
+    return;
+  }
+  struct Case {
+    const char* name;
+    uint32_t threads;
+  };
+  Scene scene;
+  for (const Case& test : {Case{"pf_118_it0", 128}, Case{"add32", kOneWarp},
+                           Case{"west0479", kOneWarp}, Case{"fs_183_6", kOneWarp}}) {
+    INFO(test.name);
+    const Matrix a = read_matrix(std::string(folder) + "/lu/" + test.name + ".mtx.gz");
+    const LuAnalysis analysis = analyse_lu(a);
+    const LuTables tables = make_lu_tables(
+        a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale});
+    test::LuOnDevice<double> device(*scene.context, tables, test.threads, 1);
+    const lu::FactorStatus status = device.refactor(a.values);
+    lu::Factors<double> on_cpu(tables);
+    const lu::FactorStatus expected = on_cpu.refactor(a.values);
+    CHECK(status.outcome == lu::FactorOutcome::ok);
+    CHECK(status.perturbed == expected.perturbed);
+    CHECK(status.weakest_column == expected.weakest_column);
+    CHECK(status.growth == Approx(expected.growth));
+    REQUIRE(status.perturbed == 0);
+    CHECK(test::same_bits(device.values(),
+                          test::factor_in_order<double>(tables, device.gather(), a.values)));
+    const lu::MatrixView<double> view{tables.size, a.pattern.row_offset, a.pattern.column_index,
+                                      a.values};
+    const std::vector<double> b(tables.size, 1.0);
+    for (const bool transposed : {false, true}) {
+      const std::vector<double> x = device.solve(b, 1, transposed);
+      CHECK(lu::relative_residual<double>(view, b, x, transposed) <= 1e-12);
+    }
+  }
 }
 
 TEST_CASE("dataflow: a driver that fails at any call", "[lu_gpu]") {
