@@ -1,10 +1,14 @@
 // Random and edge-shaped convolutions: geometry, groups, layouts, types, strategies, epilogues.
 #include "tests/differential/spmm_roads.h"
 
+#include "compiler/input/read.h"
+
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include <limits>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 
 using namespace sparsertc;
 using namespace sparsertc::test;
@@ -292,4 +296,26 @@ TEST_CASE("convolutions that ask wrongly for their taps are found") {
   CHECK(fault("setp.eq.s32", "setp.ne.s32") != "");
   CHECK(fault("setp.lt.u32", "setp.lt.s32") != ""); // rows above the image taken for inside
   CHECK(fault("selp.b32", "selp.b32") == "");
+}
+
+TEST_CASE("real filters by all roads") {
+  const char* data = std::getenv("SPARSERTC_DATA");
+  const std::filesystem::path folder = std::filesystem::path(data ? data : "") / "weights";
+  if (!data || !std::filesystem::exists(folder)) {
+    WARN("SKIPPED: SPARSERTC_DATA does not name a folder with weights/");
+    return;
+  }
+  Random random(test_seed(kSeed) + 6);
+  RoadCounts counts;
+  for (const char* file : {"rn90_3x3_90/filter_bg1.npy.gz", "rn90_3x3_95/filter_bg1.npy.gz"})
+    for (const char* tile : {"", "strategy=streamed,rows=2,warps=1"}) {
+      SpmmProblem problem;
+      problem.convolution = geometry(20, 17, 3, 3, 1);
+      problem.columns = 1;
+      problem.epilogue = {true, false, Activation::relu};
+      const SpmmCase test = make_case(random, read_matrix((folder / file).string(), {}), problem, 1,
+                                      ValueShape::unit, 0);
+      check_roads(test, tile, "sm_90", {}, counts);
+    }
+  report(counts);
 }
