@@ -28,12 +28,14 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
                                 "GPU's memory",
                                 multiply_adds(tables), most),
                     "--device=cpu factorizes it on the CPU");
-  const uint32_t streams = lu::gpu_streams(context.properties(), options.threads);
+  LuDataflowOptions deal;
+  deal.warps = lu::gpu_streams(context.properties(), options.threads);
+  deal.products_of_lane = options.products_of_lane;
   lu::GpuFlows flows;
-  flows.factor = make_factor_dataflow(tables, *gather, streams);
-  flows.solve = make_solve_dataflow(tables, streams, false);
+  flows.factor = make_factor_dataflow(tables, *gather, deal);
+  flows.solve = make_solve_dataflow(tables, deal, false);
   if (options.transposed)
-    flows.transposed = make_solve_dataflow(tables, streams, true);
+    flows.transposed = make_solve_dataflow(tables, deal, true);
 
   LuKernelOptions kernels;
   kernels.type = options.single ? ir::Scalar::f32 : ir::Scalar::f64;

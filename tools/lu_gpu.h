@@ -16,6 +16,7 @@ struct LuGpuOptions {
   bool given_single = false;     ///< values, right-hand sides and solutions in f32
   bool transposed = true;        ///< whether A^T X = B can be solved, too
   uint32_t threads = 128;        ///< of a block of the dataflow kernels
+  uint32_t products_of_lane = 4; ///< LuDataflowOptions
   uint64_t most_table_bytes = 0; ///< of the gather's tables; 0: half of the free device memory
 };
 

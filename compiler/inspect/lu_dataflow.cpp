@@ -19,9 +19,9 @@ constexpr uint32_t kProducts = LuDataflow::kProducts;
 /// Numbers of slots, rows and packets are signed on the GPU.
 constexpr uint64_t kMost = uint64_t{1} << 31;
 
-/// Lanes that have four products of a task each, as long as there are lanes.
-uint32_t lanes_for(uint64_t products) {
-  const uint64_t lanes = (products + kProducts - 1) / kProducts;
+uint32_t lanes_for(uint64_t products, const LuDataflowOptions& options) {
+  const uint64_t of_lane = std::max(options.products_of_lane, 1u);
+  const uint64_t lanes = (products + of_lane - 1) / of_lane;
   return static_cast<uint32_t>(
       std::min<uint64_t>(kLanes, std::bit_ceil(std::max<uint64_t>(lanes, 1))));
 }
@@ -120,7 +120,8 @@ private:
 
 } // namespace
 
-LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather, uint32_t warps) {
+LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather,
+                                const LuDataflowOptions& options) {
   if (tables.nnz() >= kMost || tables.input_nnz >= kMost)
     throw UserError(
         fmt::format("the factors have {} entries, too many for the GPU's tables", tables.nnz()),
@@ -130,13 +131,13 @@ LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather, 
     for (uint64_t slot = tables.column_offset[j]; slot < tables.column_offset[j + 1]; ++slot)
       column_of[slot] = slot == tables.diagonal[j] ? ~j : j;
 
-  Dealer dealer(std::max(warps, 1u));
+  Dealer dealer(std::max(options.warps, 1u));
   std::vector<Task> tasks;
   for (size_t level = 0; level + 1 < gather.level_offset.size(); ++level) {
     tasks.clear();
     for (uint64_t id = gather.level_offset[level]; id < gather.level_offset[level + 1]; ++id) {
       const uint64_t products = gather.pair_offset[id + 1] - gather.pair_offset[id];
-      tasks.push_back({id, products, lanes_for(products)});
+      tasks.push_back({id, products, lanes_for(products, options)});
     }
     dealer.add_level(tasks);
   }
@@ -152,7 +153,8 @@ LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather, 
       });
 }
 
-LuDataflow make_solve_dataflow(const LuTables& tables, uint32_t warps, bool transposed) {
+LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& options,
+                               bool transposed) {
   const uint32_t n = tables.size;
   if (uint64_t{n} * kSolveVectors * sizeof(double) >= kMost || tables.nnz() >= kMost)
     throw UserError(fmt::format("{} unknowns are too many for the GPU's tables", n),
@@ -163,7 +165,7 @@ LuDataflow make_solve_dataflow(const LuTables& tables, uint32_t warps, bool tran
   const std::vector<uint32_t>& index = transposed ? tables.row_index : tables.column_index;
   const std::vector<uint32_t>& order = transposed ? tables.row_order : tables.column_order;
 
-  Dealer dealer(std::max(warps, 1u));
+  Dealer dealer(std::max(options.warps, 1u));
   std::vector<Task> tasks;
   const auto add_levels = [&](const LuLevels& levels, bool forward) {
     for (uint64_t level = 0; level < levels.count(); ++level) {
@@ -172,7 +174,7 @@ LuDataflow make_solve_dataflow(const LuTables& tables, uint32_t warps, bool tran
         const uint32_t i = levels.member[m];
         const uint64_t products =
             forward ? diagonal[i] - offset[i] : offset[i + 1] - diagonal[i] - 1;
-        tasks.push_back({forward ? i : uint64_t{n} + i, products, lanes_for(products)});
+        tasks.push_back({forward ? i : uint64_t{n} + i, products, lanes_for(products, options)});
       }
       dealer.add_level(tasks);
     }

@@ -9,12 +9,21 @@
 
 namespace sparsertc {
 
-/// The factorization for so many warps, which must all run at once. UserError where the factors
-/// have 2^31 entries or more.
-LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather, uint32_t warps);
+struct LuDataflowOptions {
+  /// As many streams are made; all must run at once.
+  uint32_t warps = 1;
+  /// A task gets so many lanes (a power of 2, at most a warp) that none has more products than
+  /// this; more than LuDataflow::kProducts take further packets.
+  uint32_t products_of_lane = LuDataflow::kProducts;
+};
+
+/// The factorization. UserError where the factors have 2^31 entries or more.
+LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather,
+                                const LuDataflowOptions& options);
 
 /// Forward and backward substitution, also with the transposed matrix.
-LuDataflow make_solve_dataflow(const LuTables& tables, uint32_t warps, bool transposed);
+LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& options,
+                               bool transposed);
 
 /// Bytes of the arrays of packets.
 uint64_t dataflow_bytes(const LuDataflow& dataflow);

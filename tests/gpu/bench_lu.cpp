@@ -1,9 +1,10 @@
 // Times of sparse LU for one matrix with new values: the GPU beside KLU on one core of the same
 // machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
-//   bench_lu_gpu [--repeat N] [--threads N] MATRIX...
+//   bench_lu_gpu [--repeat N] [--threads N] [--products N] MATRIX...
 //
-// --threads N   of a block of the dataflow kernels, one block on each multiprocessor; else 128
+// --threads N    of a block of the dataflow kernels, one block on each multiprocessor; else 128
+// --products N   of a task that one lane adds up before another lane helps it; else 4
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. A matrix that does
@@ -48,7 +49,7 @@ struct Means {
   unsigned count = 0;
 };
 
-void bench(const std::string& path, unsigned repeat, uint32_t threads, TaskPool& pool,
+void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, TaskPool& pool,
            Means& means) {
   ReadOptions read;
   read.require_values = true;
@@ -59,8 +60,6 @@ void bench(const std::string& path, unsigned repeat, uint32_t threads, TaskPool&
   LuSolverOptions options;
   options.pool = options.analysis.pool = &pool;
   options.repeat = repeat;
-  LuGpuOptions gpu;
-  gpu.threads = threads;
   options.make_gpu_backend = [&](const LuTables& of, const Pattern& pattern, LuPrecision precision,
                                  TaskPool* with) {
     return make_gpu_backend(of, pattern, precision, with, gpu);
@@ -96,20 +95,23 @@ void bench(const std::string& path, unsigned repeat, uint32_t threads, TaskPool&
 
 int run(int count, char** words) {
   unsigned repeat = 20;
-  uint32_t threads = 128;
+  LuGpuOptions gpu;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
-    if ((word == "--repeat" || word == "--threads") && i + 1 < count) {
-      const std::string_view number = words[++i];
-      std::from_chars(number.data(), number.data() + number.size(),
-                      word == "--repeat" ? repeat : threads);
+    uint32_t* const number = word == "--repeat"     ? &repeat
+                             : word == "--threads"  ? &gpu.threads
+                             : word == "--products" ? &gpu.products_of_lane
+                                                    : nullptr;
+    if (number != nullptr && i + 1 < count) {
+      const std::string_view digits = words[++i];
+      std::from_chars(digits.data(), digits.data() + digits.size(), *number);
     } else {
       paths.emplace_back(word);
     }
   }
-  if (paths.empty() || threads == 0 || threads % 32 != 0 || threads > 512) {
-    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] MATRIX...\n"
+  if (paths.empty() || gpu.threads == 0 || gpu.threads % 32 != 0 || gpu.threads > 512) {
+    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N] MATRIX...\n"
                        "threads: a multiple of 32, at most 512\n");
     return 2;
   }
@@ -123,7 +125,7 @@ int run(int count, char** words) {
   int failed = 0;
   for (const std::string& path : paths) {
     try {
-      bench(path, std::max(repeat, 1u), threads, pool, means);
+      bench(path, std::max(repeat, 1u), gpu, pool, means);
     } catch (const NoGpuError& error) {
       fmt::print("SKIPPED: {}\n", error.what());
       return 3;

@@ -2,10 +2,11 @@
 # Times sparse LU of one matrix with new values beside KLU on one core, on a bare machine with a GPU:
 # from the folder that pack.sh made with test data, or beside a build.
 #
-#   bash bench_lu.sh [--threads N] [MATRIX...]
+#   bash bench_lu.sh [--threads N] [--products N] [MATRIX...]
 #
-# --threads N   of a block of the dataflow kernels; else 128
-# MATRIX        names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
+# --threads N    of a block of the dataflow kernels; else 128
+# --products N   of a task that one lane adds up before another lane helps it; else 4
+# MATRIX         names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
 #
 # SPARSERTC_BENCH_LU   the program; else ./bench_lu_gpu, else the one in sparsertc-gpu.tar.xz
 # SPARSERTC_DATA       the big test data; else the folder data/ beside the program
@@ -38,10 +39,10 @@ if [[ ! -d "$data" ]]; then
 fi
 
 options=()
-if [[ "${1:-}" == --threads ]]; then
-  options=(--threads "${2:?--threads needs a number}")
+while [[ "${1:-}" == --threads || "${1:-}" == --products ]]; do
+  options+=("$1" "${2:?$1 needs a number}")
   shift 2
-fi
+done
 names=("$@")
 if ((${#names[@]} == 0)); then
   names=(memplus pf_ACTIVSg2000_it0 pf_ACTIVSg10k_it0 pf_13659pegase_it0 ibmpg1_dc_mna orsreg_1

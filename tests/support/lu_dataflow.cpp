@@ -95,11 +95,12 @@ template <class T>
 LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
                           uint32_t right_sides)
     : tables_(tables), gather_(*make_lu_gather(tables, uint64_t{1} << 30)), stream_(context) {
-  const uint32_t streams = lu::gpu_streams(context.properties(), threads);
+  LuDataflowOptions deal;
+  deal.warps = lu::gpu_streams(context.properties(), threads);
   lu::GpuFlows flows;
-  flows.factor = make_factor_dataflow(tables, gather_, streams);
-  flows.solve = make_solve_dataflow(tables, streams, false);
-  flows.transposed = make_solve_dataflow(tables, streams, true);
+  flows.factor = make_factor_dataflow(tables, gather_, deal);
+  flows.solve = make_solve_dataflow(tables, deal, false);
+  flows.transposed = make_solve_dataflow(tables, deal, true);
   LuKernelOptions options;
   options.type = std::is_same_v<T, float> ? ir::Scalar::f32 : ir::Scalar::f64;
   options.threads = threads;
