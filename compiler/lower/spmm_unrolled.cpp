@@ -2,9 +2,13 @@
 // immediates (Wang, SparseRT, PACT 2020). A tile's code reads
 //
 //   sums = 0
-//   for each used k, ascending:  b = B[k][columns];  sums[row] += weight * b  for each entry (row,
-//   k) split K: exchange partial sums, add them in ascending order of the parts epilogue and
-//   stores, row by row
+//   for each used k, ascending:
+//     b = B[k][columns];  sums[row] += weight * b  for each entry (row, k)
+//   split K: exchange partial sums, add them in ascending order of the parts
+//   epilogue and stores, row by row
+//
+// In the border of a convolution the used k are grouped, by a chunk of channels and by their tap,
+// and each group stands in an `if` that asks whether the tap is inside the image.
 #include "compiler/lower/spmm_tile.h"
 
 #include <algorithm>
