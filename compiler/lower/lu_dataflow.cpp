@@ -454,25 +454,29 @@ private:
 
   void finish_task(const Packet& packet, Reg sum) override {
     const Reg value = b_.sub(type_, entry_, sum);
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
-    const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest_);
-    b_.select(type_, larger, magnitude, largest_, largest_);
     const Reg place = element(values_, packet.task[0], bytes_);
-    const Reg bad = is_not_finite(value);
+    const Reg bad = b_.constant(Scalar::pred, Operand::integer(0));
     b_.if_begin(is_pivot_);
-    finish_pivot(value, magnitude, place, bad);
+    finish_pivot(value, place, bad);
     b_.else_mark();
     b_.store_ordered(Order::relaxed_device, place, 0, canonical(value));
     b_.end();
 
+    // Nobody waits for what comes now.
+    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
+    const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest_);
+    b_.select(type_, larger, magnitude, largest_, largest_);
+    b_.value(Opcode::bit_or, Scalar::pred, {bad, is_not_finite(value)}, bad);
     b_.if_begin(bad);
     const Reg column = b_.select(Scalar::i32, is_pivot_, column_, packet.task[1]);
     note_column(offsetof(LuStatusRecord, nonfinite_column), column);
     b_.end();
   }
 
-  /// Replaces a pivot that is too small, keeping its sign, and publishes the reciprocal.
-  void finish_pivot(Reg value, Reg magnitude, Reg place, Reg bad) {
+  /// Replaces a pivot that is too small, keeping its sign, and publishes the reciprocal before it
+  /// takes notes.
+  void finish_pivot(Reg value, Reg place, Reg bad) {
+    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
     const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
     const Reg least = b_.mul(type_, threshold_, from_f64(column_largest));
     const Reg small = b_.compare(Comparison::lt, type_, magnitude, least);
@@ -484,8 +488,7 @@ private:
     const Reg reciprocal = b_.value(Opcode::div, type_, {real_constant(1), pivot});
     b_.store_ordered(Order::relaxed_device, place, 0, canonical(reciprocal));
 
-    // Nobody waits for what comes now.
-    b_.value(Opcode::bit_or, Scalar::pred, {bad, is_not_finite(reciprocal)}, bad);
+    b_.move(is_not_finite(reciprocal), bad);
     b_.store(element(column_max_, column_, sizeof(int64_t)), 0,
              b_.constant(Scalar::i64, Operand::integer(0)));
     b_.store(element(quotient_, column_, sizeof(double)), 0,
