@@ -106,7 +106,7 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
   residual_.upload(bytes_of(buffers_.residual), stream_);
   stream_.synchronize("copying the operands to the GPU");
   samples_.push_back(weights_);
-  while (samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
+  while (!problem_.convolution && samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
          samples_.back().pattern.rows >= 2 * kRowsOfSample)
     samples_.push_back(sample_rows(weights_, 1u << samples_.size()));
 }
