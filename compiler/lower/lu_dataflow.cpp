@@ -1,18 +1,17 @@
 #include "compiler/lower/lu_dataflow.h"
 
-#include "ir/builder.h"
+#include "compiler/lower/lu_kernel_writer.h"
 #include "ir/lu_dataflow.h"
 #include "ir/verifier.h"
 
 #include <array>
 #include <cstddef>
-#include <limits>
+#include <vector>
 
 namespace sparsertc {
 namespace {
 
 using ir::Atomic;
-using ir::Builder;
 using ir::Cache;
 using ir::Comparison;
 using ir::Conversion;
@@ -22,195 +21,18 @@ using ir::Order;
 using ir::Reg;
 using ir::Scalar;
 using ir::Shuffle;
-using ir::Space;
 using ir::Special;
-using ir::Type;
 
 constexpr uint32_t kLanes = LuDataflow::kLanes;
 constexpr uint32_t kProducts = LuDataflow::kProducts;
 constexpr uint32_t kWord = sizeof(uint32_t);
-/// No number that arithmetic makes: all bits are set.
-constexpr int64_t kNotReady = -1;
-
-/// What the kernels of one number type share.
-class KernelWriter {
-public:
-  KernelWriter(ir::Module& module, const LuKernelOptions& options, const char* name,
-               uint32_t threads)
-      : options_(options), type_(options.type), wide_(options.type == Scalar::f64),
-        bytes_(wide_ ? 8 : 4), b_(module, function_of(module, name, threads)) {}
-
-protected:
-  static ir::Function& function_of(ir::Module& module, const char* name, uint32_t threads) {
-    ir::Function& function = module.functions.emplace_back();
-    function.name = name;
-    function.kind = ir::FunctionKind::kernel;
-    function.block[0] = threads;
-    return function;
-  }
-
-  Reg pointer(const char* name, Scalar element) {
-    return b_.parameter(Type::pointer(Space::device, element), name);
-  }
-  Reg number(const char* name, Scalar type = Scalar::i32) { return b_.parameter(type, name); }
-
-  Operand real(double value) const {
-    return wide_ ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
-  }
-  Reg real_constant(double value) { return b_.constant(type_, real(value)); }
-
-  /// The bits that tell whether a number is ready: those of its upper half, which are all set in no
-  /// other number.
-  Reg upper_bits(Reg value) {
-    if (!wide_)
-      return b_.bitcast(Scalar::i32, value);
-    const Reg bits = b_.bitcast(Scalar::i64, value);
-    const Reg upper = b_.value(Opcode::shr, Scalar::i64, {bits, Operand::integer(32)});
-    return b_.convert(Scalar::i32, upper, Conversion::exact);
-  }
-
-  Reg not_ready() {
-    const Scalar bits = wide_ ? Scalar::i64 : Scalar::i32;
-    return b_.bitcast(type_, b_.constant(bits, Operand::integer(kNotReady)));
-  }
-
-  /// `value`, or the canonical NaN in the place of any NaN.
-  Reg canonical(Reg value) {
-    const Reg is_nan = b_.compare(Comparison::ne, type_, value, value);
-    const Reg nan = wide_
-                        ? b_.constant(type_, Operand::f64(std::numeric_limits<double>::quiet_NaN()))
-                        : b_.constant(type_, Operand::f32(std::numeric_limits<float>::quiet_NaN()));
-    return b_.select(type_, is_nan, nan, value);
-  }
-
-  /// 1 where a number is infinite or a NaN.
-  Reg is_not_finite(Reg value) {
-    const Reg difference = b_.sub(type_, value, value);
-    return b_.compare(Comparison::ne, type_, difference, difference);
-  }
-
-  Reg to_f64(Reg value) {
-    return wide_ ? value : b_.convert(Scalar::f64, value, Conversion::exact);
-  }
-  Reg from_f64(Reg value) { return wide_ ? value : b_.convert(type_, value, Conversion::nearest); }
-  /// The bits of a non-negative number as f64, for comparing as integers.
-  Reg ordered_bits(Reg value) { return b_.bitcast(Scalar::i64, to_f64(value)); }
-
-  Reg given_to_f64(Reg value) {
-    return options_.given == Scalar::f64 ? value
-                                         : b_.convert(Scalar::f64, value, Conversion::exact);
-  }
-  Reg f64_to_given(Reg value) {
-    return options_.given == Scalar::f64 ? value
-                                         : b_.convert(Scalar::f32, value, Conversion::nearest);
-  }
-  uint32_t given_bytes() const { return options_.given == Scalar::f64 ? 8 : 4; }
-
-  /// The number of the thread in a grid along x.
-  Reg thread_number(uint32_t threads) {
-    const Reg before = b_.mul(Scalar::i32, b_.special(Special::block_x), Operand::integer(threads));
-    return b_.add(Scalar::i32, before, b_.special(Special::thread_x));
-  }
-
-  Reg element(Reg pointer, Reg index, uint32_t bytes) {
-    return b_.index(pointer, index, Operand::integer(bytes));
-  }
-
-  const LuKernelOptions& options_;
-  const Type type_;
-  const bool wide_;
-  const uint32_t bytes_;
-  Builder b_;
-};
-
-class InputWriter : KernelWriter {
-public:
-  InputWriter(ir::Module& module, const LuKernelOptions& options)
-      : KernelWriter(module, options, kLuInputKernel, kLuInputThreads) {}
-
-  void write() {
-    const Reg a = pointer("A", options_.given), source = pointer("source", Scalar::i32),
-              slot = pointer("slot", Scalar::i32), column = pointer("column", Scalar::i32),
-              scale = pointer("scale", Scalar::f64), initial = pointer("initial", options_.type),
-              values = pointer("values", options_.type),
-              column_max = pointer("column_max", Scalar::i64),
-              status = pointer("status", Scalar::i64), entries = number("entries"),
-              slots = number("slots");
-    const Reg t = thread_number(kLuInputThreads);
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, slots));
-    b_.store(element(values, t, bytes_), 0, not_ready());
-    b_.end();
-
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
-    const auto read = [&](Reg array, uint32_t bytes) {
-      return b_.load(element(array, t, bytes), 0, 1, Cache::readonly);
-    };
-    const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
-    const Reg factor = read(scale, sizeof(double));
-    const Reg given = b_.load(element(a, from, given_bytes()), 0, 1, Cache::readonly);
-    const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
-    b_.store(element(initial, to, bytes_), 0, value);
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
-    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, ordered_bits(magnitude));
-    b_.end();
-
-    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, Operand::integer(0)));
-    const LuStatusRecord fresh;
-    const auto set = [&](size_t offset, int64_t number) {
-      b_.store(status, static_cast<int64_t>(offset),
-               b_.constant(Scalar::i64, Operand::integer(number)));
-    };
-    set(offsetof(LuStatusRecord, largest), fresh.largest);
-    set(offsetof(LuStatusRecord, largest_input), fresh.largest_input);
-    set(offsetof(LuStatusRecord, perturbed), fresh.perturbed);
-    set(offsetof(LuStatusRecord, perturbed_column), fresh.perturbed_column);
-    set(offsetof(LuStatusRecord, zero_column), fresh.zero_column);
-    set(offsetof(LuStatusRecord, nonfinite_column), fresh.nonfinite_column);
-    b_.end();
-    b_.return_void();
-  }
-};
-
-class SolveInputWriter : KernelWriter {
-public:
-  SolveInputWriter(ir::Module& module, const LuKernelOptions& options)
-      : KernelWriter(module, options, kLuSolveInputKernel, kLuInputThreads) {}
-
-  void write() {
-    const Reg right = pointer("b", options_.given), order = pointer("order", Scalar::i32),
-              scale = pointer("scale", Scalar::f64), work = pointer("work", options_.type),
-              n = number("n");
-    const Reg i = thread_number(kLuInputThreads);
-    const Reg side = b_.special(Special::block_y);
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
-    const Reg column =
-        b_.index(right, side, b_.mul(Scalar::i32, n, Operand::integer(given_bytes())));
-    const Reg vectors =
-        b_.index(work, side, b_.mul(Scalar::i32, n, Operand::integer(kSolveVectors * bytes_)));
-    const Reg from = b_.load(element(order, i, kWord), 0, 1, Cache::readonly);
-    const Reg factor = b_.load(element(scale, from, sizeof(double)), 0, 1, Cache::readonly);
-    const Reg given = b_.load(element(column, from, given_bytes()), 0);
-    const Reg value = canonical(from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor)));
-    const Reg waiting = not_ready();
-    Reg place = element(vectors, i, bytes_);
-    const Reg step = b_.mul(Scalar::i32, n, Operand::integer(bytes_));
-    const Reg bytes = b_.convert(Scalar::i64, step, Conversion::sign);
-    b_.store(place, 0, value);
-    for (uint32_t vector = 1; vector < kSolveVectors; ++vector) {
-      place = b_.offset(place, bytes);
-      b_.store(place, 0, waiting);
-    }
-    b_.end();
-    b_.return_void();
-  }
-};
 
 /// The loop over the packets of a stream. The next packet is read while this one waits.
-class DataflowWriter : protected KernelWriter {
+class DataflowWriter : protected LuKernelWriter {
 public:
   DataflowWriter(ir::Module& module, const LuKernelOptions& options, const char* name,
                  uint32_t operands, uint32_t task_words)
-      : KernelWriter(module, options, name, options.threads), operands_(operands),
+      : LuKernelWriter(module, options, name, options.threads), operands_(operands),
         task_words_(task_words) {}
   virtual ~DataflowWriter() = default;
 
@@ -303,7 +125,7 @@ protected:
       const Reg bits = upper_bits(value);
       upper = upper.valid() ? b_.value(Opcode::maxu, Scalar::i32, {upper, bits}) : bits;
     }
-    return b_.compare(Comparison::eq, Scalar::i32, upper, Operand::integer(kNotReady));
+    return b_.compare(Comparison::eq, Scalar::i32, upper, Operand::integer(kLuNotReady));
   }
 
   uint32_t operands_, task_words_;
@@ -604,9 +426,9 @@ private:
 ir::Module make_lu_kernels(const LuKernelOptions& options) {
   ir::Module module;
   module.functions.reserve(4); // the writers hold references
-  InputWriter(module, options).write();
+  write_lu_input(module, options);
   FactorWriter(module, options).write();
-  SolveInputWriter(module, options).write();
+  write_lu_solve_input(module, options);
   SolveWriter(module, options).write();
   ir::verify_or_throw(module, "lowering sparse LU");
   return module;

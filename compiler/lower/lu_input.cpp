@@ -1,0 +1,113 @@
+#include "compiler/lower/lu_kernel_writer.h"
+#include "ir/lu_dataflow.h"
+
+#include <cstddef>
+
+namespace sparsertc {
+namespace {
+
+using ir::Atomic;
+using ir::Cache;
+using ir::Comparison;
+using ir::Conversion;
+using ir::Opcode;
+using ir::Operand;
+using ir::Reg;
+using ir::Scalar;
+using ir::Special;
+
+constexpr uint32_t kWord = sizeof(uint32_t);
+
+class InputWriter : LuKernelWriter {
+public:
+  InputWriter(ir::Module& module, const LuKernelOptions& options)
+      : LuKernelWriter(module, options, kLuInputKernel, kLuInputThreads) {}
+
+  void write() {
+    const Reg a = pointer("A", options_.given), source = pointer("source", Scalar::i32),
+              slot = pointer("slot", Scalar::i32), column = pointer("column", Scalar::i32),
+              scale = pointer("scale", Scalar::f64), initial = pointer("initial", options_.type),
+              values = pointer("values", options_.type),
+              column_max = pointer("column_max", Scalar::i64),
+              status = pointer("status", Scalar::i64), entries = number("entries"),
+              slots = number("slots");
+    const Reg t = thread_number(kLuInputThreads);
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, slots));
+    b_.store(element(values, t, bytes_), 0, not_ready());
+    b_.end();
+
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
+    const auto read = [&](Reg array, uint32_t bytes) {
+      return b_.load(element(array, t, bytes), 0, 1, Cache::readonly);
+    };
+    const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
+    const Reg factor = read(scale, sizeof(double));
+    const Reg given = b_.load(element(a, from, given_bytes()), 0, 1, Cache::readonly);
+    const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
+    b_.store(element(initial, to, bytes_), 0, value);
+    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
+    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, ordered_bits(magnitude));
+    b_.end();
+
+    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, Operand::integer(0)));
+    const LuStatusRecord fresh;
+    const auto set = [&](size_t offset, int64_t number) {
+      b_.store(status, static_cast<int64_t>(offset),
+               b_.constant(Scalar::i64, Operand::integer(number)));
+    };
+    set(offsetof(LuStatusRecord, largest), fresh.largest);
+    set(offsetof(LuStatusRecord, largest_input), fresh.largest_input);
+    set(offsetof(LuStatusRecord, perturbed), fresh.perturbed);
+    set(offsetof(LuStatusRecord, perturbed_column), fresh.perturbed_column);
+    set(offsetof(LuStatusRecord, zero_column), fresh.zero_column);
+    set(offsetof(LuStatusRecord, nonfinite_column), fresh.nonfinite_column);
+    b_.end();
+    b_.return_void();
+  }
+};
+
+class SolveInputWriter : LuKernelWriter {
+public:
+  SolveInputWriter(ir::Module& module, const LuKernelOptions& options)
+      : LuKernelWriter(module, options, kLuSolveInputKernel, kLuInputThreads) {}
+
+  void write() {
+    const Reg right = pointer("b", options_.given), order = pointer("order", Scalar::i32),
+              scale = pointer("scale", Scalar::f64), work = pointer("work", options_.type),
+              n = number("n");
+    const Reg i = thread_number(kLuInputThreads);
+    const Reg side = b_.special(Special::block_y);
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
+    const Reg column =
+        b_.index(right, side, b_.mul(Scalar::i32, n, Operand::integer(given_bytes())));
+    const Reg vectors =
+        b_.index(work, side, b_.mul(Scalar::i32, n, Operand::integer(kSolveVectors * bytes_)));
+    const Reg from = b_.load(element(order, i, kWord), 0, 1, Cache::readonly);
+    const Reg factor = b_.load(element(scale, from, sizeof(double)), 0, 1, Cache::readonly);
+    const Reg given = b_.load(element(column, from, given_bytes()), 0);
+    const Reg value = canonical(from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor)));
+    const Reg waiting = not_ready();
+    Reg place = element(vectors, i, bytes_);
+    const Reg step = b_.mul(Scalar::i32, n, Operand::integer(bytes_));
+    const Reg bytes = b_.convert(Scalar::i64, step, Conversion::sign);
+    b_.store(place, 0, value);
+    for (uint32_t vector = 1; vector < kSolveVectors; ++vector) {
+      place = b_.offset(place, bytes);
+      b_.store(place, 0, waiting);
+    }
+    b_.end();
+    b_.return_void();
+  }
+};
+
+} // namespace
+
+void write_lu_input(ir::Module& module, const LuKernelOptions& options) {
+  InputWriter(module, options).write();
+}
+
+void write_lu_solve_input(ir::Module& module, const LuKernelOptions& options) {
+  SolveInputWriter(module, options).write();
+}
+
+} // namespace sparsertc
