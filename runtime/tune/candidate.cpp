@@ -67,6 +67,11 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
   if (candidate.registers * threads > kRegistersOfMultiprocessor ||
       candidate.registers < least_registers(candidate) + 4)
     return false;
+  // Few registers pay only where a block has no room for more.
+  constexpr uint32_t kUsualRegisters = 96;
+  if (!candidate.is_streamed && candidate.registers < kUsualRegisters &&
+      kUsualRegisters * threads <= kRegistersOfMultiprocessor)
+    return false;
   // Threads beyond N, rows beyond M.
   const double columns_per_block = 32.0 * candidate.warps * candidate.vec;
   const double warp_columns = 32.0 * candidate.vec;
@@ -199,7 +204,8 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
       (staged ? ceil_div(layer.k, candidate.chunk) * 330 : (loads / in_flight + 1) * 240) /
       kClocksPerMicrosecond;
   const double meetings = candidate.splitk > 1 ? 0.27 : 0.0;
-  return 1.1 + meetings + together({code, supply, issue, load_slots, l2, latency}, 2.9);
+  const double factor = (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
+  return 1.1 + meetings + factor * together({code, supply, issue, load_slots, l2, latency}, 2.9);
 }
 
 double predict_streamed(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -245,7 +251,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
     for (uint32_t vec = 1; vec <= most_vec; ++vec)
       for (uint32_t warps : {1u, 2u, 4u, 8u, 16u})
         for (uint32_t groups : {1u, 2u, 4u, 8u})
-          for (uint32_t registers : {128u, 96u, 168u, 64u, 255u}) {
+          for (uint32_t registers : {255u, 168u, 128u, 96u, 64u}) {
             for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
               add({{}, registers, 0, rows, vec, warps, groups, splitk, 0, false});
             // Staging pays where several tiles share what was copied.

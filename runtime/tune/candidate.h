@@ -9,7 +9,9 @@
 //   I    = (nnz / T + used) vec / S + 2 rows vec + 16          instructions, 16 bytes each,
 //          and 6 for each staged chunk, 2 rows vec more where parts exchange sums,
 //
-// and takes launch + meetings + (sum of x^2.9 over the terms)^(1/2.9), in microseconds:
+// and takes launch + meetings + f (sum of x^2.9 over the terms)^(1/2.9), in microseconds; the
+// factor f = 0.95 + 8.5 / registers, where staged times 1.7, comes from 3,000 candidates of another
+// run:
 //
 //   launch    1.1
 //   code      T S I 16 bytes, each fetched once, at 0.4 TB/s over the whole GPU: this limits small
