@@ -2,35 +2,34 @@
 // cap on registers, with a predicted time by which it decides what to try first.
 //
 // The cost model, fitted to 650 measured candidates for 24 layers on an H200 (1.755 GHz; the mean
-// error is 22 %). With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk, groups G,
-// blocks a multiprocessor b = ceil(blocks / multiprocessors), unrolled code has in each tile's part
+// error is 22 %). With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk, groups G and
+// b = ceil(blocks / multiprocessors), unrolled code has in each tile's part
 //
-//   used = K (1 - (1 - d)^rows)                     columns of B that some row of the tile needs
-//   I    = (nnz / T + used) vec / S + 2 rows vec + 16          instructions, 16 bytes each,
-//          and 6 for each staged chunk, 2 rows vec more where parts exchange sums,
+//   used = K (1 - (1 - d)^rows)            columns of B that some row of the tile needs
+//   I    = (nnz / T + used) vec / S + 2 rows vec + 16      instructions of 16 bytes,
+//          6 more a staged chunk, 2 rows vec more where parts exchange sums,
 //
-// and takes launch + meetings + f (sum of x^2.9 over the terms)^(1/2.9), in microseconds; the
-// factor f = 0.95 + 8.5 / registers, where staged times 1.7, comes from 3,000 candidates of another
-// run:
+// and takes launch + meetings + f (sum of x^2.9 over the terms)^(1/2.9) microseconds. The factor
+// f = 0.95 + 8.5 / registers, times 1.7 where staged, comes from 3,000 candidates of another run.
 //
 //   launch    1.1
-//   code      T S I 16 bytes, each fetched once, at 0.4 TB/s over the whole GPU: this limits small
-//   N supply    b G S I distinct instructions a multiprocessor, 1.9 clocks each: limits narrow
-//   blocks issue     warp instructions at 0.45 a clock and scheduler loads     a load of a warp
-//   takes its multiprocessor 1.3 clocks L2        128 bytes a load and warp (of a staged block: a
-//   row of B and column of warps), 16 TB/s latency   waves (used / (13 S) + 1) 240 clocks, fewer
-//   loads in flight where registers are few;
+//   code      T S I 16 bytes, each fetched once, at 0.4 TB/s for the whole GPU: limits small N
+//   supply    b G S I distinct instructions, 1.9 clocks each: limits narrow blocks
+//   issue     warp instructions at 0.45 a clock and scheduler
+//   loads     1.3 clocks of its multiprocessor for each load of a warp
+//   L2        128 bytes a load and warp at 16 TB/s; of a staged block the chunks of B
+//   latency   waves (used / (13 S) + 1) 240 clocks, fewer loads at once with few registers;
 //             staged: 330 clocks a chunk and wave
 //   meetings  0.27 where parts exchange sums
 //
 // Streamed code takes 3.0 + (sum of the squares of these)^(1/2):
 //
-//   latency   waves rows (ceil(nnz / (M S entries a step)) + 4) 270 clocks
+//   latency   waves rows (ceil(nnz / (M S 8)) + 4) 270 clocks
 //   issue     3.6 instructions an entry and 20 a row, at 0.44 a clock and scheduler
 //   L2        136 bytes an entry and warp at 10.5 TB/s
 //
-// The code's rate is that of a 32-byte path to each of eight clusters of multiprocessors; copies of
-// the same code in neighbouring blocks cost nothing that shows. Only ratios matter: the search
+// The code's rate is that of a 32-byte path to each of eight clusters of multiprocessors; copies
+// of the same code in neighbouring blocks cost nothing that shows. Only ratios matter: the search
 // corrects the prediction by what it measures.
 #pragma once
 
