@@ -17,6 +17,7 @@ struct BindOptions {
 };
 
 int bind(const BindOptions& options) {
+  refuse_overwriting(options.output, {options.bundle, options.values});
   // Without a device: the code is changed and not loaded.
   Plan plan(std::make_shared<ExecutionContext>(ExecutionContext::kNoDevice),
             read_bundle(options.bundle), options.bundle);

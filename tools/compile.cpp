@@ -119,6 +119,7 @@ int compile(const CompileOptions& options) {
     print_tensors(options.input);
     return 0;
   }
+  refuse_overwriting(options.output, {options.input.path, options.tuning});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
   pipeline.artefact = artefact_of(options);

@@ -244,6 +244,8 @@ int inspect(const InspectOptions& options) {
     print_tensors(options.input);
     return 0;
   }
+  for (const std::string& output : {options.plot, options.save_placement})
+    refuse_overwriting(output, {options.input.path, options.lu.placement});
   if (options.problem.op == "lu")
     return inspect_lu({options.input, options.lu, options.watch, options.plot,
                        options.save_placement, wants_json(options.report)});

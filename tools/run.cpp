@@ -130,6 +130,8 @@ int run(const RunOptions& options) {
   }
   if (options.repeat == 0)
     throw UsageError("--repeat: expected at least 1");
+  refuse_overwriting(options.output, {options.input.path, options.weights, options.sources.b,
+                                      options.sources.bias, options.sources.residual});
   const bool json_report = wants_json(options.report);
   const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
   if (is_compiled_code(options.input.path))

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -142,6 +144,16 @@ void print_watched(const PipelineResult& result, const WatchOptions& watch) {
     total += time.wall_us;
   }
   fmt::print(stderr, "{:<15} {:>12.1f} us\n", "total", total);
+}
+
+void refuse_overwriting(const std::string& output, std::initializer_list<std::string> inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code unknown; // a file that is not there is not the same
+    if (!output.empty() && std::filesystem::is_regular_file(output, unknown) &&
+        std::filesystem::equivalent(output, input, unknown))
+      throw UsageError(fmt::format("the output {} is the input {}", output, input),
+                       "give the output another name");
+  }
 }
 
 void write_text(const std::string& path, std::string_view text) {

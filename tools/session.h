@@ -6,6 +6,7 @@
 #include "tools/options.h"
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,6 +61,9 @@ void watch_pipeline(PipelineOptions& pipeline, const WatchOptions& watch, Progre
 /// Prints what `watch` asks for when the pipeline has run: timing, remarks, decisions.
 void print_watched(const PipelineResult& result, const WatchOptions& watch);
 
+/// UsageError where `output` is one of the input files: writing it would destroy what was read.
+/// Names may be empty or "-". Called before long work.
+void refuse_overwriting(const std::string& output, std::initializer_list<std::string> inputs);
 /// Writes a text whole or not at all; "-" is standard output.
 void write_text(const std::string& path, std::string_view text);
 

@@ -186,6 +186,9 @@ int run(const SolveOptions& options) {
   if (paths.empty())
     throw UsageError("there is no matrix", "sparsertc solve A.mtx, or --sequence A1 A2 ...");
 
+  for (const std::string& path : paths)
+    refuse_overwriting(options.output, {path, options.b, options.lu.placement});
+
   TaskPool pool(options.jobs.jobs);
   Progress progress;
   LuSolverOptions solver_options = to_solver_options(options);

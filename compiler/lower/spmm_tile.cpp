@@ -120,6 +120,12 @@ bool leaves_early(const SpmmSchedule& schedule) {
 }
 
 std::vector<double> rounded_weights(const Matrix& weights, DataType type) {
+  // SpMM has no complex arithmetic, and the real parts alone would be another matrix.
+  if (!weights.imaginary.empty())
+    throw UserError(fmt::format("{}: the values are complex, and code is made for real ones only",
+                                weights.name),
+                    "give real and imaginary parts as two matrices; sparsertc solve takes complex "
+                    "ones");
   constexpr StoredType kStored[] = {StoredType::f32, StoredType::f16, StoredType::bf16,
                                     StoredType::f64};
   const StoredType stored = kStored[static_cast<unsigned>(type)];

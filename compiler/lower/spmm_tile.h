@@ -134,7 +134,7 @@ bool parts_are_threads(const SpmmSchedule& schedule);
 bool leaves_early(const SpmmSchedule& schedule);
 
 /// The weights rounded to the type of the problem (nearest even), as f64. Throws UserError for a
-/// weight that becomes infinite.
+/// weight that becomes infinite, and for complex ones.
 std::vector<double> rounded_weights(const Matrix& weights, DataType type);
 
 /// An immediate of f32 or f64.
