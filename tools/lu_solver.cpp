@@ -111,6 +111,12 @@ void LuSolver::factorize(const Matrix& a, LuSystemReport& report) {
   report.factor = backend.refactor(options_.factor, options_.repeat, report.refactor_us);
 }
 
+std::string LuSolver::way_out(const char* wider, const char* matching) const {
+  if (options_.precision != LuPrecision::f64)
+    return wider;
+  return analysis().matched ? "" : matching;
+}
+
 /// Throws where the factors say that the matrix is singular, or are none.
 void LuSolver::check_regular(const Matrix& a, LuSystemReport& report) {
   const Place place{a.name, 0, 0, {}};
@@ -119,13 +125,11 @@ void LuSolver::check_regular(const Matrix& a, LuSystemReport& report) {
     throw UserError(place,
                     fmt::format("singular: column {} (counted from 0) is zero", status.column));
   if (status.outcome == lu::FactorOutcome::not_finite)
-    throw UserError(place,
-                    fmt::format("numbers overflowed in row {}, column {} (counted from 0)",
-                                status.row, status.column),
-                    options_.precision == LuPrecision::f64
-                        ? "--matching=on scales rows and columns"
-                        : "--precision=f64 holds larger numbers; --matching=on scales rows and "
-                          "columns");
+    throw UserError(
+        place,
+        fmt::format("numbers overflowed in row {}, column {} (counted from 0)", status.row,
+                    status.column),
+        way_out("--precision=f64 holds larger numbers", "--matching=on scales rows and columns"));
   if (options_.before_step)
     options_.before_step("condition");
   report.condition = prepared_->backend->condition();
@@ -143,9 +147,9 @@ void LuSolver::check_regular(const Matrix& a, LuSystemReport& report) {
                   unstable ? ", or not to be factorized with these pivots" : "", status.weakest_row,
                   status.weakest_column, status.weakest_pivot, status.perturbed, status.growth,
                   report.condition),
-      narrow     ? "--precision=f64 sees further"
-      : unstable ? "--matching=on chooses pivots by the values"
-                 : "");
+      narrow || unstable
+          ? way_out("--precision=f64 sees further", "--matching=on chooses pivots by the values")
+          : "");
 }
 
 LuSolution LuSolver::solve_loaded(const LuVectors& b, LuSystemReport& report) {
@@ -178,15 +182,14 @@ LuSolution LuSolver::attempt(const Matrix& a, const LuVectors& b, LuSystemReport
   check_regular(a, report);
   LuSolution solution = solve_loaded(b, report);
   if (!(report.residual <= options_.tolerance))
-    throw UserError(Place{a.name, 0, 0, {}},
-                    fmt::format("unconverged: the relative residual stays at {:.2g} after {} steps "
-                                "of refinement, the tolerance is {:.2g}; {} pivots were replaced, "
-                                "growth {:.2g}, condition {:.2g}",
-                                report.residual, report.refinement_steps, options_.tolerance,
-                                report.factor.perturbed, report.factor.growth, report.condition),
-                    options_.precision == LuPrecision::f64
-                        ? "--matching=on chooses pivots by the values"
-                        : "--precision=f64 has more digits");
+    throw UserError(
+        Place{a.name, 0, 0, {}},
+        fmt::format("unconverged: the relative residual stays at {:.2g} after {} steps "
+                    "of refinement, the tolerance is {:.2g}; {} pivots were replaced, "
+                    "growth {:.2g}, condition {:.2g}",
+                    report.residual, report.refinement_steps, options_.tolerance,
+                    report.factor.perturbed, report.factor.growth, report.condition),
+        way_out("--precision=f64 has more digits", "--matching=on chooses pivots by the values"));
   return solution;
 }
 

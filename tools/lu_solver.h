@@ -81,6 +81,8 @@ private:
   void prepare(const Matrix& a, const LuAnalysisOptions& options);
   void factorize(const Matrix& a, LuSystemReport& report);
   void check_regular(const Matrix& a, LuSystemReport& report);
+  /// Of two remedies the one that has not been taken yet, or nothing.
+  std::string way_out(const char* wider, const char* matching) const;
   LuSolution solve_loaded(const LuVectors& b, LuSystemReport& report);
   LuSolution attempt(const Matrix& a, const LuVectors& b, LuSystemReport& report);
 

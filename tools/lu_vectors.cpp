@@ -6,7 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 namespace sparsertc {
 namespace {
@@ -15,14 +18,37 @@ bool is_npy(const std::string& path) {
   return path.size() >= 4 && path.compare(path.size() - 4, 4, ".npy") == 0;
 }
 
+/// The one-dimensional array of an .npy file, or nothing.
+std::optional<LuVectors> read_vector(const std::string& path, uint32_t rows) {
+  if (format_of_name(path) != Format::npy)
+    return {};
+  const std::vector<TensorInfo> tensors = list_tensors(path);
+  if (tensors.size() != 1 || tensors[0].shape.size() != 1)
+    return {};
+  LuVectors b;
+  b.count = 1;
+  b.real = read_dense(path).values;
+  if (b.real.size() != rows)
+    throw UserError(Place{path, 0, 0, {}},
+                    fmt::format("b has {} numbers, expected {}", b.real.size(), rows));
+  for (size_t i = 0; i < b.real.size(); ++i)
+    if (!std::isfinite(b.real[i]))
+      throw UserError(
+          Place{path, 0, 0, {}},
+          fmt::format("the number {} (counted from 0) is {}, expected a finite one", i, b.real[i]));
+  return b;
+}
+
 } // namespace
 
 LuVectors read_vectors(const std::string& path, uint32_t rows) {
   ReadOptions options;
   options.require_values = true;
+  if (std::optional<LuVectors> vector = read_vector(path, rows))
+    return std::move(*vector);
   const Matrix matrix = read_matrix(path, options);
   const Pattern& pattern = matrix.pattern;
-  // A vector of .npy is read as one row.
+  // One row is a vector that lies.
   const bool lies = pattern.rows == 1 && pattern.columns == rows && rows != 1;
   if (!lies && pattern.rows != rows)
     throw UserError(Place{path, 0, 0, {}},
