@@ -1,0 +1,59 @@
+// Sparse LU of many matrices of one pattern at once: straight-line code for the pattern, a lane for
+// each matrix (an *instance*), every place in memory a constant.
+//
+// Instances stand in groups of a warp. The numbers of a group are one behind the other, each for
+// all lanes: number s of instance g * 32 + lane is factors[(g * numbers + s) * 32 + lane], so one
+// pointer and a constant offset reach all of them. Slots of L'+U (ir/lu_tables.h) come first, then
+// a number for what a cut inside a column carries over, then z and x of a solve.
+//
+// The matrices' values are values[entry * instances + instance], entries in the caller's order;
+// right-hand sides and solutions are b[row * instances + instance], x[column * instances +
+// instance].
+#pragma once
+
+#include "ir/lu_tables.h"
+#include "ir/module.h"
+
+#include <cstdint>
+
+namespace sparsertc {
+
+struct LuBatchOptions {
+  /// A device function ends when it has so many operations.
+  uint32_t operations_of_function = 1500;
+  /// Numbers that are remembered to be in registers.
+  uint32_t window = 64;
+  /// Operands that are loaded before the one that is needed now.
+  uint32_t ahead = 24;
+  /// More multiply-adds than this are refused: assembling takes time for each.
+  uint64_t most_multiply_adds = 300000;
+};
+
+inline constexpr const char* kLuBatchFactorKernel = "sparsertc_lu_batch_factor";
+inline constexpr const char* kLuBatchSolveKernel = "sparsertc_lu_batch_solve";
+/// Threads of a block: a group of instances.
+inline constexpr uint32_t kLuBatchLanes = 32;
+/// A status word: the number of replaced pivots, and this bit where a number of the factorization
+/// is not finite (so it is for a column of zeros).
+inline constexpr uint32_t kLuBatchNotFinite = 0x80000000;
+
+/// Numbers of one instance in the memory `factors`.
+uint64_t lu_batch_numbers(const LuTables& tables);
+
+/// Two kernels, a block for each group of instances:
+///
+///   sparsertc_lu_batch_factor(values: f64, factors: f64, status: i32, instances: i32,
+///                             threshold: f64)
+///     v(i,j) of L'+U, the products subtracted in the order of k, each with one rounding:
+///     fma(v(i,k), -(v(k,j) d(k)), v(i,j)); status[instance] as above. A pivot below threshold
+///     times the largest of its column of B becomes that, with its sign.
+///
+///   sparsertc_lu_batch_solve(b: f64, x: f64, factors: f64, instances: i32)
+///     forward: k ascending, z(i) = d(i) fma(-L'(i,k), z(k), y(i)); backward: k descending,
+///     s = fma(U(i,k), x(k), s) from the first product on, x(i) = fma(-s, d(i), z(i)). b and x must
+///     not overlap.
+///
+/// UserError where the pattern has more multiply-adds than the options allow.
+ir::Module make_lu_batch(const LuTables& tables, const LuBatchOptions& options = {});
+
+} // namespace sparsertc

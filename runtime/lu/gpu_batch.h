@@ -1,0 +1,73 @@
+// Sparse LU of many matrices of one pattern at once, on the GPU: the code of
+// compiler/lower/lu_batch.h and the memory of a number of instances.
+#pragma once
+
+#include "ir/lu_tables.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/lu/factors.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sparsertc::lu {
+
+/// The kernels of compiler/lower/lu_batch.h.
+struct GpuBatchCode {
+  std::span<const uint8_t> image; ///< PTX or a cubin
+  const char* factor = nullptr;   ///< names of the kernels
+  const char* solve = nullptr;
+  uint32_t lanes = 0;          ///< instances of a group, threads of a block
+  uint64_t numbers = 0;        ///< of an instance in the memory of the factors
+  uint32_t not_finite_bit = 0; ///< of a status word
+};
+
+/// How the factorization of one instance went.
+struct BatchStatus {
+  uint32_t replaced = 0; ///< pivots that were too small
+  /// False where NaN or infinite values came in, numbers overflowed, or a column is zero: then
+  /// there is nothing to solve with.
+  bool finite = true;
+};
+
+class GpuBatch {
+public:
+  /// Loads the code and takes the memory for the factors: `numbers` f64 for each instance, rounded
+  /// up to whole groups. `context` and `tables` must outlive it. UserError where there are no
+  /// instances, or 2^31 or more.
+  GpuBatch(const cuda::Context& context, const GpuBatchCode& code, const LuTables& tables,
+           uint64_t instances);
+
+  /// Enqueues the factorization of all instances, values[entry * instances + instance] with the
+  /// entries in the caller's order. One launch.
+  void factor(cuda::DeviceAddress values, const cuda::Stream& stream,
+              const FactorOptions& options = {}) const;
+
+  /// Enqueues A x = b for all instances, b[row * instances + instance] and x likewise, which must
+  /// not overlap. One launch.
+  void solve(cuda::DeviceAddress b, cuda::DeviceAddress x, const cuda::Stream& stream) const;
+
+  /// Waits for the stream and says how each instance's last factorization went.
+  std::vector<BatchStatus> status(const cuda::Stream& stream) const;
+
+  uint64_t instances() const { return instances_; }
+  /// Number s of instance g * lanes + l is at ((g * numbers + s) * lanes + l).
+  const cuda::DeviceBuffer& factors() const { return factors_; }
+  const cuda::Kernel& factor_kernel() const { return factor_; }
+  const cuda::Kernel& solve_kernel() const { return solve_; }
+
+private:
+  uint64_t groups() const { return (instances_ + code_.lanes - 1) / code_.lanes; }
+  void launch(const cuda::Kernel& kernel, std::span<const uint64_t> arguments,
+              const cuda::Stream& stream) const;
+
+  const cuda::Context& context_;
+  GpuBatchCode code_;
+  const LuTables& tables_;
+  uint64_t instances_;
+  cuda::Module module_;
+  cuda::Kernel factor_, solve_;
+  cuda::DeviceBuffer factors_, status_;
+};
+
+} // namespace sparsertc::lu

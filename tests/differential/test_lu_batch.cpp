@@ -1,0 +1,189 @@
+// Sparse LU in batches: the code of a pattern, interpreted as PTX, bit by bit against the same sums
+// on the CPU; cuts at every place, replaced pivots, instances that are not finite.
+#include "compiler/input/read.h"
+#include "compiler/inspect/lu_analysis.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "ir/error.h"
+#include "runtime/lu/refine.h"
+#include "tests/support/interpreting_driver.h"
+#include "tests/support/lu_batch.h"
+#include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_patterns.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+namespace sparsertc {
+namespace {
+
+using test::Random;
+using Batch = std::vector<std::vector<double>>;
+
+struct Scene {
+  cuda::FakeCudaDriver fake;
+  std::unique_ptr<cuda::Context> context;
+
+  Scene() {
+    interpret_launches(fake);
+    fake.kernels = {kLuBatchFactorKernel, kLuBatchSolveKernel};
+    context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
+  }
+};
+
+/// More than a group, and not a whole number of them.
+constexpr uint64_t kInstances = 40;
+
+Batch dominant(const Pattern& pattern, Random& random, uint64_t instances = kInstances) {
+  Batch batch;
+  for (uint64_t s = 0; s < instances; ++s)
+    batch.push_back(test::dominant_values(pattern, random));
+  return batch;
+}
+
+/// Entries of the first row, the first column and the diagonal; or of the last ones.
+Pattern arrow(uint32_t size, bool first) {
+  const uint32_t tip = first ? 0 : size - 1;
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  for (uint32_t i = 0; i < size; ++i) {
+    entries.emplace_back(i, i);
+    entries.emplace_back(tip, i);
+    entries.emplace_back(i, tip);
+  }
+  return test::pattern_of(size, entries);
+}
+
+Pattern tridiagonal(uint32_t size) {
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  for (uint32_t i = 0; i < size; ++i)
+    for (uint32_t j = i == 0 ? 0 : i - 1; j < std::min(size, i + 2); ++j)
+      entries.emplace_back(i, j);
+  return test::pattern_of(size, entries);
+}
+
+} // namespace
+
+TEST_CASE("batch: small patterns, scaled and not", "[lu_batch]") {
+  Scene scene;
+  const uint64_t seed = 11;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const Pattern& pattern : {test::random_square(random, 30, 3), arrow(12, true),
+                                 arrow(25, false), tridiagonal(30), tridiagonal(1)})
+    for (const bool scaled : {false, true}) {
+      INFO(pattern.rows << " rows, " << pattern.nnz() << " entries, scaled " << scaled);
+      const LuTables tables = test::tables_in_order(pattern, scaled ? &random : nullptr);
+      test::check_batch(*scene.context, tables, dominant(pattern, random), random);
+    }
+}
+
+TEST_CASE("batch: functions cut anywhere, little remembered", "[lu_batch]") {
+  Scene scene;
+  Random random(12);
+  const Pattern pattern = test::random_square(random, 15, 4);
+  const LuTables tables = test::tables_in_order(pattern, &random);
+  for (const uint32_t operations : {10u, 17u, 40u})
+    for (const uint32_t window : {1u, 3u, 8u}) {
+      INFO(operations << " operations, window " << window);
+      LuBatchOptions options;
+      options.operations_of_function = operations;
+      options.window = window;
+      options.ahead = window / 2;
+      test::check_batch(*scene.context, tables, dominant(pattern, random, 3), random, options);
+    }
+}
+
+TEST_CASE("batch: pivots that are replaced", "[lu_batch]") {
+  Scene scene;
+  Random random(13);
+  const Pattern pattern = test::random_square(random, 20, 3);
+  const LuTables tables = test::tables_in_order(pattern);
+  Batch values = dominant(pattern, random, 5);
+  uint32_t replaced = 0;
+  for (size_t s = 0; s < values.size(); ++s)
+    for (uint32_t j = 0; j < pattern.rows; ++j)
+      for (uint64_t p = pattern.row_offset[j]; p < pattern.row_offset[j + 1]; ++p)
+        if (pattern.column_index[p] == j && (j + s) % 3 == 0)
+          values[s][p] *= j % 2 == 0 ? 1e-12 : -1e-12;
+  for (const std::vector<double>& one : values)
+    replaced += test::solve_in_order(tables, one, std::vector<double>(20, 1.0), 0.01).replaced;
+  REQUIRE(replaced > 10);
+  test::check_batch(*scene.context, tables, values, random, {}, 0.01);
+}
+
+TEST_CASE("batch: an instance that is not finite harms no other", "[lu_batch]") {
+  Scene scene;
+  Random random(14);
+  const Pattern pattern = tridiagonal(10);
+  const LuTables tables = test::tables_in_order(pattern);
+  Batch values = dominant(pattern, random, 6);
+  values[1][4] = std::numeric_limits<double>::quiet_NaN();
+  values[2][0] = std::numeric_limits<double>::infinity();
+  for (uint32_t p = 0; p < pattern.nnz(); ++p) // a column of zeros
+    if (pattern.column_index[p] == 0)
+      values[4][p] = 0;
+  const Batch b(6, std::vector<double>(10, 1.0));
+  test::LuBatchOnDevice device(*scene.context, tables, 6);
+  const Batch x = device.solve(values, b);
+  const std::vector<lu::BatchStatus> status = device.status();
+  const double threshold = std::sqrt(std::numeric_limits<double>::epsilon() / 2);
+  for (const size_t s : {size_t{0}, size_t{3}, size_t{5}}) {
+    CHECK(status[s].finite);
+    const std::vector<double> expected = test::solve_in_order(tables, values[s], b[s], threshold).x;
+    CHECK(test::same_bits(x[s], expected));
+  }
+  for (const size_t s : {size_t{1}, size_t{2}, size_t{4}})
+    CHECK_FALSE(status[s].finite);
+  // The same memory again: what was wrong is forgotten.
+  values = dominant(pattern, random, 6);
+  device.solve(values, b);
+  for (const lu::BatchStatus& one : device.status())
+    CHECK(one.finite);
+}
+
+TEST_CASE("batch: what is refused", "[lu_batch]") {
+  Scene scene;
+  Random random(15);
+  const Pattern pattern = test::random_square(random, 10, 3);
+  const LuTables tables = test::tables_in_order(pattern);
+  LuBatchOptions options;
+  options.most_multiply_adds = multiply_adds(tables) - 1;
+  CHECK_THROWS_WITH(make_lu_batch(tables, options), Catch::Contains("multiply-adds"));
+  CHECK_THROWS_AS(test::LuBatchOnDevice(*scene.context, tables, 0), UserError);
+  const test::LuBatchOnDevice device(*scene.context, tables, 2);
+  const cuda::Stream stream(*scene.context);
+  CHECK_THROWS_WITH(device.batch().solve(4096, 4096 + 8, stream), Catch::Contains("overlap"));
+}
+
+TEST_CASE("batch: a power grid", "[lu_batch]") {
+  const char* const folder = std::getenv("SPARSERTC_DATA");
+  if (folder == nullptr) {
+    WARN("SKIPPED: SPARSERTC_DATA is not set");
+    return;
+  }
+  Scene scene;
+  Random random(16);
+  const Matrix a = read_matrix(std::string(folder) + "/lu/pf_118_it0.mtx.gz");
+  const LuAnalysis analysis = analyse_lu(a);
+  const LuTables tables = make_lu_tables(
+      a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale});
+  Batch values(kInstances, a.values);
+  for (std::vector<double>& one : values)
+    for (double& value : one)
+      value *= 1 + 0.1 * random.symmetric();
+  test::check_batch(*scene.context, tables, values, random);
+
+  const Batch b(kInstances, std::vector<double>(tables.size, 1.0));
+  test::LuBatchOnDevice device(*scene.context, tables, kInstances);
+  const Batch x = device.solve(values, b);
+  for (uint64_t s = 0; s < kInstances; ++s) {
+    const lu::MatrixView<double> view{tables.size, a.pattern.row_offset, a.pattern.column_index,
+                                      values[s]};
+    CHECK(lu::relative_residual<double>(view, b[s], x[s], false) <= 1e-12);
+  }
+}
+
+} // namespace sparsertc

@@ -1,0 +1,52 @@
+// One pattern's batch on a GPU or on the interpreter, and the same sums on the CPU.
+#pragma once
+
+#include "compiler/lower/lu_batch.h"
+#include "runtime/lu/gpu_batch.h"
+#include "tests/support/random_sparse.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sparsertc::test {
+
+/// The formulas of compiler/lower/lu_batch.h for one instance, slot by slot.
+struct BatchReference {
+  std::vector<double> factors; ///< by slot
+  std::vector<double> x;
+  uint32_t replaced = 0;
+};
+BatchReference solve_in_order(const LuTables& tables, const std::vector<double>& values,
+                              const std::vector<double>& b, double threshold);
+
+/// A batch with room for values, right-hand sides and solutions, all bits set at first.
+class LuBatchOnDevice {
+public:
+  /// `tables` must outlive it.
+  LuBatchOnDevice(const cuda::Context& context, const LuTables& tables, uint64_t instances,
+                  const LuBatchOptions& options = {});
+
+  /// values[s] and b[s] of instance s; x likewise.
+  std::vector<std::vector<double>> solve(const std::vector<std::vector<double>>& values,
+                                         const std::vector<std::vector<double>>& b,
+                                         const lu::FactorOptions& options = {});
+  std::vector<lu::BatchStatus> status() const { return batch_->status(stream_); }
+  /// By slot.
+  std::vector<double> factors(uint64_t instance) const;
+  const lu::GpuBatch& batch() const { return *batch_; }
+
+private:
+  const LuTables& tables_;
+  uint64_t instances_;
+  cuda::Stream stream_;
+  std::unique_ptr<lu::GpuBatch> batch_;
+  cuda::DeviceBuffer values_, b_, x_;
+};
+
+/// Factorizes and solves, and compares with solve_in_order, bit by bit. Fails through Catch.
+void check_batch(const cuda::Context& context, const LuTables& tables,
+                 const std::vector<std::vector<double>>& values, Random& random,
+                 const LuBatchOptions& options = {}, double threshold = 0);
+
+} // namespace sparsertc::test
