@@ -32,7 +32,9 @@ struct BenchOptions {
   std::vector<std::string> inputs;
   std::string set;
   std::string values = "random:1";
-  std::string columns = "256";
+  std::string op = "spmm";
+  std::string conv;
+  std::string columns;
   std::vector<std::string> tiles;
   std::string candidates;
   double budget_seconds = 5;
@@ -47,6 +49,11 @@ struct BenchOptions {
 
 constexpr unsigned kCpuRounds = 9;
 constexpr unsigned kGpuRounds = 15;
+constexpr const char* kDefaultColumns = "256";
+
+bool is_convolution(const BenchOptions& options) {
+  return choose_word("--op", options.op, {"spmm", "conv2d"}) == 1;
+}
 
 unsigned rounds_of(const BenchOptions& options) {
   return options.rounds.value_or(options.device == "gpu" ? kGpuRounds : kCpuRounds);
@@ -129,7 +136,8 @@ void check_result(const Matrix& weights, const SpmmSchedule& schedule, const Spm
 
 Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   PipelineOptions pipeline;
-  pipeline.problem.columns = one.columns;
+  pipeline.problem = one.problem;
+  const uint32_t columns = *one.problem.columns;
   pipeline.target = find_target("host");
   if (!options.tiles.empty())
     pipeline.tile = to_tile_choice(ScheduleOptions{options.tiles.front(), 0});
@@ -146,10 +154,10 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   const Matrix& weights = compiled.weights;
   OperandSources sources;
   sources.seed = options.seed + 2;
-  const SpmmOperands operands = make_operands(weights, pipeline.problem, sources, one.columns);
+  const SpmmOperands operands = make_operands(weights, pipeline.problem, sources, columns);
   const SpmmBuffers buffers = lay_out(operands, pipeline.problem);
   const auto run_ours = [&] {
-    run_on_host(program, compiled.lowered.kernels, buffers, one.columns, pool);
+    run_on_host(program, compiled.lowered.kernels, buffers, columns, pool);
   };
 
   struct PeerRun {
@@ -173,7 +181,7 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
       continue;
     run.c.assign(size_t{operands.rows} * operands.columns, std::nanf(""));
     run.contender = std::make_unique<Contender>(
-        [&run, b, n = one.columns] { run.peer->multiply(b, run.c.data(), n); },
+        [&run, b, n = columns] { run.peer->multiply(b, run.c.data(), n); },
         run.peer->leaves_threads_spinning());
     check_result(weights, compiled.schedule, operands,
                  std::vector<double>(run.c.begin(), run.c.end()), run.name, pool);
@@ -192,7 +200,7 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   row.actual_percent = 100 * statistics_of(weights.pattern).sparsity;
   row.m = weights.pattern.rows;
   row.k = weights.pattern.columns;
-  row.n = one.columns;
+  row.n = columns;
   row.nnz = weights.pattern.nnz();
   row.tile = to_string(compiled.schedule.tile);
   row.strategy = name_of(compiled.schedule.tile.strategy);
@@ -309,15 +317,34 @@ std::string to_csv(const std::vector<Row>& rows, unsigned threads) {
 std::vector<BenchCase> cases_of(const BenchOptions& options) {
   if (!options.set.empty() && !options.inputs.empty())
     throw UsageError("--set and IN exclude each other");
-  if (!options.set.empty())
-    return listed_cases(options.set, options.values);
-  if (options.inputs.empty())
+  const bool convolutions = is_convolution(options);
+  if (!convolutions && !options.conv.empty())
+    throw UsageError("--conv is for --op=conv2d");
+  if (!options.set.empty()) {
+    if (!options.conv.empty())
+      throw UsageError("--set and --conv exclude each other",
+                       "the list has the geometries in its column conv");
+    return listed_cases(options.set, convolutions, options.values);
+  }
+  if (options.inputs.empty()) {
+    if (convolutions)
+      throw UsageError("--op=conv2d: the built-in matrices are no filters",
+                       "name files and --conv, or a --set");
     return built_in_cases(options.levels, options.seed);
-  return file_cases(options.inputs, options.columns, options.values);
+  }
+  ProblemOptions problem;
+  problem.op = options.op;
+  problem.conv = options.conv;
+  if (!options.columns.empty() || !convolutions)
+    problem.columns = options.columns.empty() ? kDefaultColumns : options.columns;
+  return file_cases(options.inputs, problem, options.values);
 }
 
 int bench_on_gpu(const BenchOptions& options) {
   GpuBenchOptions gpu;
+  gpu.convolutions = is_convolution(options);
+  if (gpu.convolutions && !options.plot.empty())
+    throw UsageError("--plot shows speed-ups over cuBLAS and cuSPARSE, which do not convolve");
   gpu.cases = cases_of(options);
   gpu.tiles = options.tiles;
   gpu.automatic = options.candidates.empty()
@@ -348,6 +375,9 @@ int bench(const BenchOptions& options) {
     return bench_on_gpu(options);
   if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty())
     throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
+  if (is_convolution(options))
+    throw UsageError("bench --op=conv2d is for --device=gpu",
+                     "run --op=conv2d --device=cpu times a convolution on the CPU");
   const std::vector<BenchCase> cases = cases_of(options);
 
   TaskPool pool(options.jobs.jobs);
@@ -383,11 +413,18 @@ Command add_bench_command(CLI::App& application) {
   parser->add_option("IN", options->inputs,
                      "Matrices, as for compile; none: random ones of built-in shapes");
   parser->add_option("--set", options->set,
-                     "Instead of IN: a CSV file with the columns path and n, perhaps "
-                     "nominal_sparsity; paths are relative to SPARSERTC_DATA");
+                     "Instead of IN: a CSV file with the columns path and n (conv2d: conv, as for "
+                     "--conv), perhaps nominal_sparsity; paths are relative to SPARSERTC_DATA");
   parser->add_option("--device", options->device, "cpu or gpu")->capture_default_str();
-  parser->add_option("-n,--columns", options->columns, "Columns of B, for files")
+  parser
+      ->add_option("--op", options->op,
+                   "spmm, or on the GPU conv2d, which no library here takes part in")
       ->capture_default_str();
+  parser->add_option("--conv", options->conv,
+                     "conv2d: the geometry of the files, as for compile, with N");
+  parser->add_option(
+      "-n,--columns", options->columns,
+      fmt::format("Columns of B, for files; else {}; conv2d: images", kDefaultColumns));
   parser->add_option("--values", options->values, "For files that have none")
       ->capture_default_str();
   parser->add_option("--levels", options->levels, "Percentages of zeros of the built-in matrices")
@@ -423,6 +460,8 @@ Command add_bench_command(CLI::App& application) {
                  "  sparsertc bench layer1.smtx layer2.smtx -n 1024 --report=json\n"
                  "  sparsertc bench --device=gpu --set=gpu_set.csv --budget=4 --csv=gpu.csv "
                  "--plot=gpu.svg\n"
+                 "  sparsertc bench --device=gpu --op=conv2d filters.npy "
+                 "--conv=N=8,H=28,W=28,pad=1\n"
                  "  sparsertc bench --device=gpu layer.smtx -n 2048 "
                  "--tile=rows=32,warps=8,registers=128");
   return {parser, [options] { return bench(*options); }};

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -42,23 +41,52 @@ Matrix random_matrix(uint32_t rows, uint32_t columns, double zeros, uint64_t see
 }
 
 BenchCase file_case(const std::string& path, const std::string& name, const std::string& values,
-                    uint32_t columns) {
+                    const ProblemOptions& problem) {
   InputOptions input;
   input.path = path;
   input.values = values;
   ReadOptions read = to_read_options(input);
   read.require_values = true;
-  return {name, -1, [path, read] { return read_matrix(path, read); }, columns};
+  return {name, -1, [path, read] { return read_matrix(path, read); }, to_problem(problem),
+          problem.conv};
 }
 
+/// The fields of a line of CSV; between quotation marks commas belong to the field.
 std::vector<std::string> split_at_commas(const std::string& line) {
   std::vector<std::string> fields(1);
+  bool quoted = false;
   for (char c : line)
-    if (c == ',')
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
       fields.emplace_back();
     else if (c != '\r')
       fields.back() += c;
   return fields;
+}
+
+/// What a field of a list asks for: a number of columns, or the words of --conv.
+ProblemOptions listed_problem(const std::string& field, bool convolutions, const Place& place) {
+  ProblemOptions problem;
+  if (convolutions) {
+    problem.op = "conv2d";
+    problem.conv = field;
+  } else {
+    problem.columns = field;
+  }
+  bool fixed = false;
+  std::string reason;
+  try {
+    fixed = to_problem(problem).columns.value_or(0) > 0;
+  } catch (const UsageError& error) {
+    reason = error.what();
+  }
+  if (fixed)
+    return problem;
+  if (!convolutions)
+    throw UserError(place, fmt::format("\"{}\" is no number of columns", field));
+  throw UserError(place, fmt::format("\"{}\" is no convolution of a number of images", field),
+                  reason.empty() ? "for example \"N=1,H=28,W=28,R=3,S=3,pad=1\"" : reason);
 }
 
 } // namespace
@@ -73,31 +101,36 @@ std::vector<BenchCase> built_in_cases(const std::vector<double>& levels, uint64_
   for (const Shape& shape : shapes)
     for (double level : levels) {
       const std::string name = fmt::format("random {}x{}x{}", shape.m, shape.k, shape.n);
-      cases.push_back({name, level,
+      SpmmProblem problem;
+      problem.columns = shape.n;
+      cases.push_back({name,
+                       level,
                        [=] { return random_matrix(shape.m, shape.k, level / 100, seed, name); },
-                       shape.n});
+                       problem,
+                       {}});
     }
   return cases;
 }
 
-std::vector<BenchCase> file_cases(const std::vector<std::string>& paths, const std::string& columns,
-                                  const std::string& values) {
-  ProblemOptions problem;
-  problem.columns = columns;
-  const std::optional<uint32_t> number = to_problem(problem).columns;
-  if (!number)
-    throw UsageError("--columns: a benchmark needs a number");
+std::vector<BenchCase> file_cases(const std::vector<std::string>& paths,
+                                  const ProblemOptions& problem, const std::string& values) {
+  if (!to_problem(problem).columns)
+    throw UsageError(problem.conv.empty() ? "--columns: a benchmark needs a number"
+                                          : "--conv: a benchmark needs N, the number of images");
   std::vector<BenchCase> cases;
   for (const std::string& path : paths)
-    cases.push_back(file_case(path, path, values, *number));
+    cases.push_back(file_case(path, path, values, problem));
   return cases;
 }
 
-std::vector<BenchCase> listed_cases(const std::string& list, const std::string& values) {
+std::vector<BenchCase> listed_cases(const std::string& list, bool convolutions,
+                                    const std::string& values) {
+  const char* const maker = convolutions ? "gpu_conv_set.py" : "gpu_set.py";
+  const char* const asked = convolutions ? "conv" : "n";
   std::ifstream file(list);
   if (!file)
     throw UserError(Place{list, 0, 0, {}}, "cannot be opened",
-                    "tests/performance/gpu_set.py makes such a list");
+                    fmt::format("tests/performance/{} makes such a list", maker));
   const char* data = std::getenv("SPARSERTC_DATA");
   const std::filesystem::path folder =
       data && *data ? std::filesystem::path(data) : std::filesystem::path(list).parent_path();
@@ -108,9 +141,11 @@ std::vector<BenchCase> listed_cases(const std::string& list, const std::string& 
   const auto position = [&](const char* name) {
     return static_cast<size_t>(std::find(head.begin(), head.end(), name) - head.begin());
   };
-  const size_t path = position("path"), n = position("n"), nominal = position("nominal_sparsity");
-  if (path == head.size() || n == head.size())
-    throw UserError(Place::text(list, 1, 1), "expected a header with the columns path and n");
+  const size_t path = position("path"), problem = position(asked),
+               nominal = position("nominal_sparsity");
+  if (path == head.size() || problem == head.size())
+    throw UserError(Place::text(list, 1, 1),
+                    fmt::format("expected a header with the columns path and {}", asked));
 
   std::vector<BenchCase> cases;
   for (uint64_t number = 2; std::getline(file, line); ++number) {
@@ -120,13 +155,9 @@ std::vector<BenchCase> listed_cases(const std::string& list, const std::string& 
     if (fields.size() != head.size())
       throw UserError(Place::text(list, number, 1),
                       fmt::format("expected {} fields, found {}", head.size(), fields.size()));
-    uint32_t columns = 0;
-    const char* end = fields[n].data() + fields[n].size();
-    const auto parsed = std::from_chars(fields[n].data(), end, columns);
-    if (parsed.ec != std::errc() || parsed.ptr != end || columns == 0)
-      throw UserError(Place::text(list, number, 1),
-                      fmt::format("\"{}\" is no number of columns", fields[n]));
-    BenchCase one = file_case((folder / fields[path]).string(), fields[path], values, columns);
+    BenchCase one =
+        file_case((folder / fields[path]).string(), fields[path], values,
+                  listed_problem(fields[problem], convolutions, Place::text(list, number, 1)));
     if (nominal < head.size() && !fields[nominal].empty()) {
       char* rest = nullptr;
       one.nominal_percent = 100 * std::strtod(fields[nominal].c_str(), &rest);

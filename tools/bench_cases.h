@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/input/matrix.h"
+#include "tools/words.h"
 
 #include <cstdint>
 #include <functional>
@@ -10,25 +11,28 @@
 
 namespace sparsertc {
 
-/// A matrix and the number of columns of B.
+/// A matrix, or the filters of a convolution, and what it is multiplied with.
 struct BenchCase {
   std::string name;
-  double nominal_percent = -1; ///< of zeros; negative where only the file knows
-  std::function<Matrix()> weights;
-  uint32_t columns = 0;
+  double nominal_percent = -1;     ///< of zeros; negative where only the file knows
+  std::function<Matrix()> weights; ///< as they are read
+  SpmmProblem problem;             ///< with its columns
+  std::string conv;                ///< the words of --conv, empty for products of matrices
 };
 
 /// Random matrices (every pattern of exactly that many entries equally likely, values in [-1, 1))
 /// of some layers' shapes, each with these percentages of zeros.
 std::vector<BenchCase> built_in_cases(const std::vector<double>& levels, uint64_t seed);
 
-/// `values` as for --values; `columns` as for --columns, a number.
-std::vector<BenchCase> file_cases(const std::vector<std::string>& paths, const std::string& columns,
-                                  const std::string& values);
+/// `values` as for --values; the problem must fix the number of columns, or of images. Throws
+/// UsageError.
+std::vector<BenchCase> file_cases(const std::vector<std::string>& paths,
+                                  const ProblemOptions& problem, const std::string& values);
 
-/// The cases of a CSV file with a header that has the columns `path` and `n`, and perhaps
-/// `nominal_sparsity` (0 to 1). Paths are relative to SPARSERTC_DATA, or where that is not set to
-/// the list's own folder. Throws UserError.
-std::vector<BenchCase> listed_cases(const std::string& list, const std::string& values);
+/// The cases of a CSV file with a header that has the columns `path` and `n`, for convolutions
+/// `path` and `conv` (words of --conv, quoted), and perhaps `nominal_sparsity` (0 to 1). Paths are
+/// relative to SPARSERTC_DATA, or where that is not set to the list's own folder. Throws UserError.
+std::vector<BenchCase> listed_cases(const std::string& list, bool convolutions,
+                                    const std::string& values);
 
 } // namespace sparsertc

@@ -5,6 +5,7 @@
 #include "tools/bench_layer.h"
 #include "tools/gpu.h"
 #include "tools/gpu_peers.h"
+#include "tools/tuning.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,20 +21,19 @@ struct Bench {
   const cuda::Context& gpu;
   const cuda::Stream& stream;
   const Assembler& assembler;
-  const GpuPeerLibraries& libraries;
+  const GpuPeerLibraries* libraries; ///< none for convolutions
   TaskPool& pool;
   Progress& progress;
 };
 
-std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const tune::Layer& layer,
-                                           const tune::Device& device) {
+std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const GpuLayer& layer) {
   std::vector<tune::Candidate> candidates;
   for (const std::string& tile : options.tiles)
     candidates.push_back(tune::parse_candidate(tile));
   if (candidates.empty()) // the compiler's own choice always takes part
     candidates.emplace_back();
   if (options.automatic) {
-    const std::vector<tune::Candidate> space = tune::candidate_space(layer, device);
+    const std::vector<tune::Candidate> space = layer.space();
     candidates.insert(candidates.end(), space.begin(), space.end());
   }
   return candidates;
@@ -50,15 +50,15 @@ void count_trials(const tune::SearchResult& found, GpuBenchRow& row) {
 
 void measure(const Bench& bench, const BenchCase& one, const std::string& doing, GpuBenchRow& row,
              std::string& trials) {
-  SpmmProblem problem;
-  problem.columns = one.columns;
-  GpuLayer layer(bench.gpu, bench.stream, bench.assembler, bench.pool, one.weights(), problem,
+  SpmmProblem problem = one.problem;
+  Matrix weights = as_matrix(one.weights(), problem);
+  GpuLayer layer(bench.gpu, bench.stream, bench.assembler, bench.pool, std::move(weights), problem,
                  bench.options.seed + 2);
   const Pattern& pattern = layer.weights().pattern;
   row.actual_percent = 100 * statistics_of(pattern).sparsity;
   row.m = pattern.rows;
   row.k = pattern.columns;
-  row.n = one.columns;
+  row.n = layer.operands().columns;
   row.nnz = pattern.nnz();
 
   const tune::MakingThreads making = tune::making_threads(bench.options.jobs);
@@ -70,8 +70,7 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   tune::SearchOptions search;
   search.budget_seconds = bench.options.budget_seconds;
   search.threads = making.threads;
-  const std::vector<tune::Candidate> candidates =
-      candidates_of(bench.options, layer.shape(), tune::device_of(bench.gpu));
+  const std::vector<tune::Candidate> candidates = candidates_of(bench.options, layer);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   bench.progress.clear();
   report_refusals(found, row.name);
@@ -79,8 +78,9 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
   trials += gpu_trials_csv(row, found);
 
   std::vector<std::string> refused;
-  const std::vector<PreparedPeer> peers =
-      prepare_peers(bench.gpu, bench.stream, bench.libraries, layer, bench.pool, refused);
+  std::vector<PreparedPeer> peers;
+  if (bench.libraries)
+    peers = prepare_peers(bench.gpu, bench.stream, *bench.libraries, layer, bench.pool, refused);
   for (const std::string& reason : refused)
     fmt::print(stderr, "sparsertc: {}: left out: {}\n", row.name, reason);
   std::vector<const tune::Trial*> finalists;
@@ -120,18 +120,23 @@ int bench_gpu(const GpuBenchOptions& options) {
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
   const std::unique_ptr<Assembler> assembler = require_assembler();
   const cuda::Stream stream(*gpu);
-  const GpuPeerLibraries libraries(*gpu, stream);
+  std::unique_ptr<GpuPeerLibraries> libraries;
+  if (!options.convolutions)
+    libraries = std::make_unique<GpuPeerLibraries>(*gpu, stream);
   TaskPool pool(options.jobs);
   Progress progress;
-  const Bench bench{options, *gpu, stream, *assembler, libraries, pool, progress};
+  const Bench bench{options, *gpu, stream, *assembler, libraries.get(), pool, progress};
 
   GpuBenchSetting setting;
   setting.gpu = gpu->properties().name;
   setting.driver = static_cast<uint32_t>(gpu->driver().version());
   setting.assembler = assembler->identity();
-  setting.libraries = libraries.found();
-  setting.missing = libraries.missing();
+  if (libraries) {
+    setting.libraries = libraries->found();
+    setting.missing = libraries->missing();
+  }
   setting.rounds = options.rounds;
+  setting.convolutions = options.convolutions;
   for (const std::string& missing : setting.missing)
     fmt::print(stderr, "sparsertc: left out: {}\n", missing);
   if (!options.json)
@@ -140,7 +145,7 @@ int bench_gpu(const GpuBenchOptions& options) {
                setting.gpu, setting.assembler,
                setting.libraries.empty() ? "no library to compare with"
                                          : fmt::format("{}", fmt::join(setting.libraries, ", ")),
-               setting.rounds, gpu_table_head());
+               setting.rounds, gpu_table_head(setting));
 
   std::vector<GpuBenchRow> rows;
   std::string trials = gpu_trials_head();
@@ -149,6 +154,7 @@ int bench_gpu(const GpuBenchOptions& options) {
     GpuBenchRow& row = rows.emplace_back();
     row.name = one.name;
     row.nominal_percent = one.nominal_percent;
+    row.conv = one.conv;
     const std::string doing =
         fmt::format("sparsertc: {} of {}: {}", rows.size(), options.cases.size(), one.name);
     progress.show(doing + " ...");
@@ -163,17 +169,17 @@ int bench_gpu(const GpuBenchOptions& options) {
     if (!row.failure.empty())
       fmt::print(stderr, "sparsertc: {}: {}\n", row.name, row.failure);
     else if (!options.json)
-      fmt::print("{}", gpu_table_line(row));
+      fmt::print("{}", gpu_table_line(row, setting));
     std::fflush(stdout);
     if (stopped)
       break;
   }
   if (options.json)
     fmt::print("{}\n", gpu_json(rows, setting));
-  else
+  else if (!options.convolutions)
     fmt::print("{}", gpu_means(rows));
   if (!options.csv.empty())
-    write_text(options.csv, gpu_csv(rows));
+    write_text(options.csv, gpu_csv(rows, setting));
   if (!options.trials.empty())
     write_text(options.trials, trials);
   if (!options.plot.empty())

@@ -1,4 +1,5 @@
-// `bench --device=gpu`: our best candidate beside cuBLAS and cuSPARSE, in one run, taking turns.
+// `bench --device=gpu`: our best candidate beside cuBLAS and cuSPARSE, in one run, taking turns;
+// of a convolution alone.
 #pragma once
 
 #include "runtime/tune/graph_replay.h"
@@ -13,6 +14,7 @@ namespace sparsertc {
 
 struct GpuBenchOptions {
   std::vector<BenchCase> cases;
+  bool convolutions = false; ///< what all cases are
   /// `--tile` words, perhaps with registers=; empty and not `automatic`: the compiler's choice.
   std::vector<std::string> tiles;
   /// Search the tuner's space, too.
@@ -40,6 +42,9 @@ struct GpuBenchRow {
   std::string name;
   double nominal_percent = -1;
   double actual_percent = 0;
+  std::string conv; ///< words of --conv, of a convolution
+  /// Of a convolution OC, IC * R * S, and the output pixels of all images (GFLOP/s then count what
+  /// lies in the padding, too).
   uint32_t m = 0, k = 0, n = 0;
   uint64_t nnz = 0;
   std::string tile;
@@ -63,14 +68,16 @@ struct GpuBenchSetting {
   std::string assembler;
   std::vector<std::string> libraries, missing;
   unsigned rounds = 0;
+  bool convolutions = false;
 };
 
-std::string gpu_table_head();
-std::string gpu_table_line(const GpuBenchRow& row);
+/// Of convolutions without the libraries' columns, here and in the CSV and the JSON.
+std::string gpu_table_head(const GpuBenchSetting& setting);
+std::string gpu_table_line(const GpuBenchRow& row, const GpuBenchSetting& setting);
 /// Geometric means of the ratios, a line for each nominal sparsity and one for all; empty matrices
 /// and failed cases are left out.
 std::string gpu_means(const std::vector<GpuBenchRow>& rows);
-std::string gpu_csv(const std::vector<GpuBenchRow>& rows);
+std::string gpu_csv(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting& setting);
 /// The head of the table of candidates, and its lines for one matrix: predicted and measured times
 /// (one quick measurement each), or why there is none.
 std::string gpu_trials_head();

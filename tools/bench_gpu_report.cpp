@@ -55,6 +55,9 @@ double gflops(const GpuBenchRow& row) {
              : 0;
 }
 
+constexpr const char* kConvolutionTableFormat =
+    "{:<44} {:<32} {:>5} {:>7} {:>15} {:>13} {:>5}  {}\n";
+
 constexpr const char* kTableFormat =
     "{:<44} {:>5} {:>7} {:>15} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>6} {:>8} {:>5}  "
     "{}\n";
@@ -151,20 +154,28 @@ const PeerTiming* GpuBenchRow::best_cusparse() const {
   return best;
 }
 
-std::string gpu_table_head() {
+std::string gpu_table_head(const GpuBenchSetting& setting) {
+  if (setting.convolutions)
+    return fmt::format(kConvolutionTableFormat, "filters", "conv", "zeros", "actual", "M x K x N",
+                       "ours us", "tried", "tile");
   return fmt::format(kTableFormat, "matrix", "zeros", "actual", "M x K x N", "ours us",
                      "cuBLAS fp32", "tf32", "fp16", "cuSPARSE", "x fp32", "x tf32", "x fp16",
                      "x sparse", "tried", "tile");
 }
 
-std::string gpu_table_line(const GpuBenchRow& row) {
+std::string gpu_table_line(const GpuBenchRow& row, const GpuBenchSetting& setting) {
+  const std::string name = short_name(row.name);
+  const std::string nominal =
+      row.nominal_percent < 0 ? "-" : fmt::format("{:g}%", row.nominal_percent);
+  const std::string actual = fmt::format("{:.2f}%", row.actual_percent);
+  const std::string shape = fmt::format("{}x{}x{}", row.m, row.k, row.n);
+  if (setting.convolutions)
+    return fmt::format(kConvolutionTableFormat, name, row.conv, nominal, actual, shape,
+                       cell(&row.ours), row.tried, row.tile);
   const PeerTiming* sparse = row.best_cusparse();
   return fmt::format(
-      kTableFormat, short_name(row.name),
-      row.nominal_percent < 0 ? "-" : fmt::format("{:g}%", row.nominal_percent),
-      fmt::format("{:.2f}%", row.actual_percent), fmt::format("{}x{}x{}", row.m, row.k, row.n),
-      cell(&row.ours), cell(row.peer("cublas_fp32")), cell(row.peer("cublas_tf32")),
-      cell(row.peer("cublas_fp16")),
+      kTableFormat, name, nominal, actual, shape, cell(&row.ours), cell(row.peer("cublas_fp32")),
+      cell(row.peer("cublas_tf32")), cell(row.peer("cublas_fp16")),
       sparse ? fmt::format("{} {}", cell(&sparse->timing), sparse->name.back()) : "-",
       number(speed_up(row, row.peer("cublas_fp32"))),
       number(speed_up(row, row.peer("cublas_tf32"))),
@@ -183,31 +194,39 @@ std::string gpu_means(const std::vector<GpuBenchRow>& rows) {
   return text;
 }
 
-std::string gpu_csv(const std::vector<GpuBenchRow>& rows) {
-  std::string csv = "matrix,nominal_sparsity,sparsity,m,k,n,nnz,tile,registers,code_bytes,"
-                    "spill_bytes,compile_us,candidates_tried,candidates_refused,candidates_wrong,"
-                    "time_us,time_min_us,time_max_us,gflops";
-  for (const char* name : kPeerNames)
-    csv += fmt::format(",{0}_time_us,{0}_time_min_us,{0}_time_max_us", name);
-  csv += ",speedup_cublas_fp32,speedup_cublas_tf32,speedup_cublas_fp16,speedup_cusparse,failure\n";
+std::string gpu_csv(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting& setting) {
+  std::string csv = setting.convolutions ? "conv," : "";
+  csv += "matrix,nominal_sparsity,sparsity,m,k,n,nnz,tile,registers,code_bytes,"
+         "spill_bytes,compile_us,candidates_tried,candidates_refused,candidates_wrong,"
+         "time_us,time_min_us,time_max_us,gflops";
+  if (!setting.convolutions) {
+    for (const char* name : kPeerNames)
+      csv += fmt::format(",{0}_time_us,{0}_time_min_us,{0}_time_max_us", name);
+    csv += ",speedup_cublas_fp32,speedup_cublas_tf32,speedup_cublas_fp16,speedup_cusparse";
+  }
+  csv += ",failure\n";
   const auto columns = [](const tune::Timing* timing) {
     return timing ? fmt::format("{:.3f},{:.3f},{:.3f}", timing->median_us, timing->minimum_us,
                                 timing->maximum_us)
                   : std::string(",,");
   };
   for (const GpuBenchRow& row : rows) {
+    if (setting.convolutions)
+      csv += quoted(row.conv) + ",";
     csv += fmt::format(
         "{},{},{:.6f},{},{},{},{},{},{},{},{},{:.0f},{},{},{},{},{:.3f}", quoted(row.name),
         row.nominal_percent < 0 ? "" : fmt::format("{:g}", row.nominal_percent / 100),
         row.actual_percent / 100, row.m, row.k, row.n, row.nnz, quoted(row.tile), row.registers,
         row.code_bytes, row.spill_bytes, row.compile_us, row.tried, row.refused, row.wrong,
         columns(row.failure.empty() ? &row.ours : nullptr), gflops(row));
-    for (const char* name : kPeerNames)
-      csv += "," + columns(row.peer(name));
-    for (const char* name : {"cublas_fp32", "cublas_tf32", "cublas_fp16"})
-      csv += "," + number(speed_up(row, row.peer(name)), "");
-    csv += "," + number(speed_up(row, best_cusparse_timing(row)), "") + "," +
-           quoted(row.failure.substr(0, row.failure.find('\n'))) + "\n";
+    if (!setting.convolutions) {
+      for (const char* name : kPeerNames)
+        csv += "," + columns(row.peer(name));
+      for (const char* name : {"cublas_fp32", "cublas_tf32", "cublas_fp16"})
+        csv += "," + number(speed_up(row, row.peer(name)), "");
+      csv += "," + number(speed_up(row, best_cusparse_timing(row)), "");
+    }
+    csv += "," + quoted(row.failure.substr(0, row.failure.find('\n'))) + "\n";
   }
   return csv;
 }
@@ -247,6 +266,8 @@ std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting
       json["cases"].push_back(one);
       continue;
     }
+    if (setting.convolutions)
+      one["conv"] = row.conv;
     one["sparsity"] = row.actual_percent / 100;
     one["m"] = row.m;
     one["k"] = row.k;
@@ -263,12 +284,16 @@ std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting
     one["candidates_in_space"] = row.space;
     one["ours"] = to_json(&row.ours);
     one["gflops"] = gflops(row);
-    for (const char* name : kPeerNames)
-      one[name] = to_json(row.peer(name));
-    one["speedup_cublas_fp32"] = to_json(speed_up(row, row.peer("cublas_fp32")));
-    one["speedup_cusparse"] = to_json(speed_up(row, best_cusparse_timing(row)));
+    if (!setting.convolutions) {
+      for (const char* name : kPeerNames)
+        one[name] = to_json(row.peer(name));
+      one["speedup_cublas_fp32"] = to_json(speed_up(row, row.peer("cublas_fp32")));
+      one["speedup_cusparse"] = to_json(speed_up(row, best_cusparse_timing(row)));
+    }
     json["cases"].push_back(one);
   }
+  if (setting.convolutions)
+    return json.dump(2);
   json["means"] = nlohmann::ordered_json::array();
   for (const auto& [name, group] : groups_of(rows)) {
     const auto mean = [](const Mean& one) {

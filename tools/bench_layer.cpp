@@ -2,6 +2,7 @@
 
 #include "ir/error.h"
 #include "runtime/driver/launcher.h"
+#include "runtime/tune/machine.h"
 #include "tools/assemblers.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
@@ -116,6 +117,22 @@ GpuLayer::~GpuLayer() = default;
 tune::Layer GpuLayer::shape() const {
   return {operands_.rows, weights_.pattern.columns, operands_.columns, weights_.pattern.nnz(),
           element_bytes(problem_.type)};
+}
+
+std::vector<tune::Candidate> GpuLayer::space() const {
+  std::vector<tune::Candidate> space = tune::candidate_space(shape(), tune::device_of(gpu_));
+  if (!problem_.convolution)
+    return space;
+  const SpmmSchedule schedule = schedule_spmm(weights_, problem_, target_, {}, 0);
+  if (!schedule.problem.convolution) // a product of matrices after all
+    return space;
+  // Border pixels are taken singly.
+  const bool singly = std::all_of(schedule.ranges.begin(), schedule.ranges.end(),
+                                  [](const BlockRange& range) { return range.border; });
+  std::erase_if(space, [&](const tune::Candidate& candidate) {
+    return candidate.chunk > 0 || (singly && candidate.vec > 1);
+  });
+  return space;
 }
 
 size_t GpuLayer::sample_for(const tune::Candidate& candidate) const {

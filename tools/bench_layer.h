@@ -40,6 +40,9 @@ public:
   const SpmmOperands& operands() const { return operands_; }
   const std::string& pattern_digest() const { return pattern_digest_; }
   tune::Layer shape() const;
+  /// The tuner's candidates for it on this GPU; of a convolution without those that it refuses or
+  /// takes for another.
+  std::vector<tune::Candidate> space() const;
 
   /// Everything that search() asks for, except the clock's progress. `assembler_jobs`: processes at
   /// once for each candidate.

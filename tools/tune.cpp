@@ -31,14 +31,12 @@ struct TuneOptions {
 };
 
 /// Candidates: the user's, the compiler's own choice, and the space.
-std::vector<tune::Candidate> candidates_of(const TuneOptions& options, const GpuLayer& layer,
-                                           const cuda::Context& gpu) {
+std::vector<tune::Candidate> candidates_of(const TuneOptions& options, const GpuLayer& layer) {
   std::vector<tune::Candidate> candidates;
   for (const std::string& tile : options.tiles)
     candidates.push_back(tune::parse_candidate(tile));
   candidates.emplace_back();
-  const std::vector<tune::Candidate> space =
-      tune::candidate_space(layer.shape(), tune::device_of(gpu));
+  const std::vector<tune::Candidate> space = layer.space();
   candidates.insert(candidates.end(), space.begin(), space.end());
   return candidates;
 }
@@ -94,7 +92,7 @@ int tune_matrix(const TuneOptions& options) {
   tune::SearchOptions search;
   search.budget_seconds = options.budget_seconds;
   search.threads = making.threads;
-  const std::vector<tune::Candidate> candidates = candidates_of(options, layer, *gpu);
+  const std::vector<tune::Candidate> candidates = candidates_of(options, layer);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   progress.clear();
   report_refusals(found, options.input.path);
