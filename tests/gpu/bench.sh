@@ -2,11 +2,15 @@
 # Times sparsertc beside cuBLAS and cuSPARSE on a bare machine with a GPU: from the folder that
 # pack.sh made (with test data), or beside a build.
 #
-#   bash bench.sh [--out FOLDER] [--budget SECONDS] [--set FILE] [--first N] [-- OPTION...]
+#   bash bench.sh [--op OP] [--out FOLDER] [--budget SECONDS] [--set FILE] [--first N]
+#                 [-- OPTION...]
 #
-# --out FOLDER      bench.txt, bench.csv and bench.svg go here; else the current folder
+# --op OP           spmm, or conv2d, for which bench_conv.sh adds cuDNN; else spmm
+# --out FOLDER      bench.txt, bench.csv and bench.svg (conv2d: bench_conv.txt and .csv) go here;
+#                   else the current folder
 # --budget SECONDS  of searching, for each matrix; else 4 (76 matrices in about 7 minutes)
-# --set FILE        another list of matrices (tests/performance/gpu_set.py makes them)
+# --set FILE        another list of matrices (tests/performance/gpu_set.py and gpu_conv_set.py make
+#                   them)
 # --first N         only the first N matrices of the list
 # OPTION...         more options of `sparsertc bench`
 #
@@ -17,12 +21,14 @@
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
+op="spmm"
 out="."
 budget=4
 list=""
 first=0
 while (($# > 0)); do
   case "$1" in
+    --op) op="${2:?--op needs spmm or conv2d}"; shift ;;
     --out) out="${2:?--out needs a folder}"; shift ;;
     --budget) budget="${2:?--budget needs seconds}"; shift ;;
     --set) list="${2:?--set needs a file}"; shift ;;
@@ -32,6 +38,11 @@ while (($# > 0)); do
   esac
   shift
 done
+case "$op" in
+  spmm) name="bench" set_name="gpu_set.csv" reports=(--plot="$out/bench.svg") ;;
+  conv2d) name="bench_conv" set_name="gpu_conv_set.csv" reports=() ;;
+  *) echo "bench.sh: --op: unknown word $op: spmm or conv2d" >&2; exit 2 ;;
+esac
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -55,7 +66,7 @@ if [[ -z "$command" ]]; then
   if [[ -z "${SPARSERTC_DATA:-}" && -d "$work/data" ]]; then
     export SPARSERTC_DATA="$work/data"
   fi
-  [[ -z "$list" && -f "$work/gpu_set.csv" ]] && list="$work/gpu_set.csv"
+  [[ -z "$list" && -f "$work/$set_name" ]] && list="$work/$set_name"
 fi
 if [[ -z "$list" ]]; then
   echo "bench.sh: no list of matrices: --set names one" >&2
@@ -81,8 +92,8 @@ fi
 mkdir -p "$out"
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm --format=csv,noheader \
   2>/dev/null || echo "no nvidia-smi"
-"$command" bench --device=gpu --set="$list" --budget="$budget" --csv="$out/bench.csv" \
-  --plot="$out/bench.svg" "$@" | tee "$out/bench.txt"
+"$command" bench --device=gpu --op="$op" --set="$list" --budget="$budget" --csv="$out/$name.csv" \
+  "${reports[@]}" "$@" | tee "$out/$name.txt"
 status="${PIPESTATUS[0]}"
 if ((status == 3)); then
   echo "SKIPPED: no GPU"

@@ -10,6 +10,7 @@
 # --data DATA     the big test data (dlmc/, weights/ and lu/ are taken); else SPARSERTC_DATA, else none
 #
 # There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE,
+# bash FOLDER/bench_conv.sh convolutions beside cuDNN (through PyTorch, where that is there),
 # bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along).
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
@@ -69,12 +70,15 @@ if [[ -n "$data" ]]; then
   mkdir "$stage/data"
   cp -r "$data/dlmc" "$data/weights" "$data/lu" "$stage/data/"
   python3 "$root/tests/performance/gpu_set.py" "$data" >"$stage/gpu_set.csv"
+  python3 "$root/tests/performance/gpu_conv_set.py" "$data" >"$stage/gpu_conv_set.csv"
 else
   echo "no test data: SPARSERTC_DATA is not set; the real layers will be skipped"
 fi
 
 mkdir -p "$folder"
-cp "$root/tests/gpu/run.sh" "$root/tests/gpu/bench.sh" "$root/tests/gpu/bench_lu.sh" "$folder/"
+for file in run.sh bench.sh bench_conv.sh bench_conv.py bench_lu.sh; do
+  cp "$root/tests/gpu/$file" "$folder/"
+done
 XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
   --mtime=@0 -C "$stage" .
 mib=$(($(du -sm "$folder" | cut -f1)))
