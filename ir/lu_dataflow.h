@@ -64,8 +64,7 @@ struct LuStatusRecord {
   int64_t perturbed_column = INT64_MAX;
   int64_t zero_column = INT64_MAX;
   int64_t nonfinite_column = INT64_MAX;
-  int64_t reserved[2] = {0, 0};
 };
-static_assert(sizeof(LuStatusRecord) == 64, "kernels and hosts agree on the layout");
+static_assert(sizeof(LuStatusRecord) == 48, "kernels and hosts agree on the layout");
 
 } // namespace sparsertc
