@@ -1,6 +1,7 @@
 #include "tools/lu_gpu.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_block_solve.h"
 #include "compiler/inspect/lu_dataflow.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "compiler/lower/lu_dataflow.h"
@@ -18,6 +19,35 @@
 
 namespace sparsertc {
 
+namespace {
+
+/// Fewer warps look less often at what is not there yet; large factors have work for more of them.
+uint32_t dataflow_threads(const LuTables& tables, const LuGpuOptions& options) {
+  constexpr uint64_t kLargeFactors = 500'000;
+  if (options.threads > 0)
+    return options.threads;
+  return tables.nnz() < kLargeFactors ? 64 : 128;
+}
+
+bool one_block_solves(const cuda::Context& context, const LuTables& tables,
+                      const LuGpuOptions& options) {
+  if (options.solve == LuGpuSolve::dataflow || tables.size == 0)
+    return false;
+  const uint64_t bytes = lu_block_solve_bytes(tables.size, options.single ? 4 : 8);
+  const uint64_t most = std::min(context.properties().max_shared_bytes_per_block,
+                                 find_target(target_of(context)).shared_bytes_per_block);
+  if (bytes <= most)
+    return true;
+  if (options.solve == LuGpuSolve::block)
+    throw UserError(
+        fmt::format("{} unknowns do not fit into the {} bytes of a block's shared memory",
+                    tables.size, most),
+        "the dataflow kernel solves with any number");
+  return false;
+}
+
+} // namespace
+
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool) {
   const uint64_t most =
@@ -29,19 +59,32 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
                                 multiply_adds(tables), most),
                     "--device=cpu factorizes it on the CPU");
   LuDataflowOptions deal;
-  deal.warps = lu::gpu_streams(context.properties(), options.threads);
+  const uint32_t threads = dataflow_threads(tables, options);
+  deal.warps = lu::gpu_streams(context.properties(), threads);
   deal.products_of_lane = options.products_of_lane;
   lu::GpuFlows flows;
   flows.factor = make_factor_dataflow(tables, *gather, deal);
-  flows.solve = make_solve_dataflow(tables, deal, false);
+  deal.products_of_lane = options.solve_products;
+  const bool one_block = one_block_solves(context, tables, options);
+  const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
+    if (one_block)
+      return make_block_solve(tables, {options.block_threads / 32, options.solve_products},
+                              transposed);
+    return make_solve_dataflow(tables, deal, transposed);
+  };
+  flows.solve = make_solve(false);
   if (options.transposed)
-    flows.transposed = make_solve_dataflow(tables, deal, true);
+    flows.transposed = make_solve(true);
 
   LuKernelOptions kernels;
   kernels.type = options.single ? ir::Scalar::f32 : ir::Scalar::f64;
   kernels.given = options.given_single ? ir::Scalar::f32 : ir::Scalar::f64;
-  kernels.threads = options.threads;
-  const std::string ptx = emit_ptx(make_lu_kernels(kernels), find_target(target_of(context)));
+  kernels.threads = threads;
+  kernels.block_threads = options.block_threads;
+  if (one_block)
+    kernels.block_rows = tables.size;
+  const ir::Module module = make_lu_kernels(kernels);
+  const std::string ptx = emit_ptx(module, find_target(target_of(context)));
   lu::GpuCode code;
   code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
   code.input = kLuInputKernel;
@@ -49,7 +92,12 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
   code.solve_input = kLuSolveInputKernel;
   code.solve = kLuSolveKernel;
   code.input_threads = kLuInputThreads;
-  code.dataflow_threads = options.threads;
+  code.dataflow_threads = threads;
+  if (one_block) {
+    code.block_solve = kLuBlockSolveKernel;
+    code.block_threads = options.block_threads;
+    code.block_shared_bytes = ptx_dynamic_shared_bytes(module);
+  }
   code.factor_bytes = options.single ? 4 : 8;
   code.given_bytes = options.given_single ? 4 : 8;
   return std::make_unique<lu::GpuPlan>(context, code, tables, flows);

@@ -20,7 +20,6 @@ using ir::Operand;
 using ir::Order;
 using ir::Reg;
 using ir::Scalar;
-using ir::Shuffle;
 using ir::Special;
 
 constexpr uint32_t kLanes = LuDataflow::kLanes;
@@ -185,31 +184,6 @@ private:
     b_.while_end(any);
     for (uint32_t p = 0; p < kProducts; ++p)
       add_product(p, sum);
-  }
-
-  /// The sum over the lanes of a group, in all of them: the same bits whichever lane adds.
-  void add_lanes(Reg sum, Reg group) {
-    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
-      b_.if_begin(b_.compare(Comparison::gt, Scalar::i32, group, Operand::integer(distance)));
-      b_.add(type_, sum, from_lane(sum, distance), sum);
-      b_.end();
-    }
-  }
-
-  Reg from_lane(Reg value, uint32_t distance) {
-    const Operand lane = Operand::integer(distance);
-    if (!wide_)
-      return b_.shuffle(Shuffle::butterfly, value, lane);
-    const Reg bits = b_.bitcast(Scalar::i64, value);
-    const Reg low = b_.convert(Scalar::i32, bits, Conversion::exact);
-    const Reg upper = upper_bits(value);
-    const Reg other_low = b_.shuffle(Shuffle::butterfly, low, lane);
-    const Reg other_upper = b_.shuffle(Shuffle::butterfly, upper, lane);
-    const Reg left =
-        b_.value(Opcode::shl, Scalar::i64,
-                 {b_.convert(Scalar::i64, other_upper, Conversion::zero), Operand::integer(32)});
-    const Reg right = b_.convert(Scalar::i64, other_low, Conversion::zero);
-    return b_.bitcast(type_, b_.value(Opcode::bit_or, Scalar::i64, {left, right}));
   }
 };
 
@@ -425,11 +399,13 @@ private:
 
 ir::Module make_lu_kernels(const LuKernelOptions& options) {
   ir::Module module;
-  module.functions.reserve(4); // the writers hold references
+  module.functions.reserve(5); // the writers hold references
   write_lu_input(module, options);
   FactorWriter(module, options).write();
   write_lu_solve_input(module, options);
   SolveWriter(module, options).write();
+  if (options.block_rows > 0)
+    write_lu_block_solve(module, options);
   ir::verify_or_throw(module, "lowering sparse LU");
   return module;
 }

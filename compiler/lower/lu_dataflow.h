@@ -22,16 +22,22 @@ struct LuKernelOptions {
   ir::Scalar given = ir::Scalar::f64;
   /// Of a block of the dataflow kernels; a multiple of a warp.
   uint32_t threads = 128;
+  /// Rows of the matrix for which there is a kernel that solves with one block, its vector being in
+  /// shared memory; 0 for none.
+  uint32_t block_rows = 0;
+  /// Of that block; a multiple of a warp.
+  uint32_t block_threads = 512;
 };
 
 inline constexpr const char* kLuInputKernel = "sparsertc_lu_input";
 inline constexpr const char* kLuFactorKernel = "sparsertc_lu_factor";
 inline constexpr const char* kLuSolveInputKernel = "sparsertc_lu_solve_input";
 inline constexpr const char* kLuSolveKernel = "sparsertc_lu_solve";
+inline constexpr const char* kLuBlockSolveKernel = "sparsertc_lu_block_solve";
 /// Threads of a block of the two input kernels.
 inline constexpr uint32_t kLuInputThreads = 256;
 
-/// Four kernels, T and V being the types of LuKernelOptions:
+/// Four kernels, and a fifth where block_rows is not 0; T and V being the types of LuKernelOptions:
 ///
 ///   sparsertc_lu_input(A: V, source: i32, slot: i32, column: i32, scale: f64, initial: T,
 ///                      values: T, column_max: i64, status: i64, entries: i32, slots: i32)
@@ -51,6 +57,18 @@ inline constexpr uint32_t kLuInputThreads = 256;
 ///   sparsertc_lu_solve(stream: i32, group: i32, task: i32, operands: i32, values: T, work: T,
 ///                      x: V, scale: f64, n: i32, right_sides: i32)
 ///     x[number] = scale[number] * the unknown; x may be the memory of b.
+///
+///   sparsertc_lu_block_solve(b: V, from: i32, from_scale: f64, x: V, to: i32, to_scale: f64,
+///                            diagonal: i32, values: T, end: i32, shape: i32, records: i32,
+///                            steps: i32)
+///     a block for each right-hand side, along x; the tables are those of ir/lu_block_solve.h for
+///     block_threads / 32 warps and block_rows rows, diagonal has the slots of the pivots. x may be
+///     the memory of b. Where the solution is not finite, other unknowns may be NaN.
 ir::Module make_lu_kernels(const LuKernelOptions& options);
+
+/// Of shared memory for the solve by one block.
+inline uint64_t lu_block_solve_bytes(uint64_t rows, uint32_t factor_bytes) {
+  return (rows + 1) * factor_bytes;
+}
 
 } // namespace sparsertc

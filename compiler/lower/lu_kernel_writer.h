@@ -104,6 +104,32 @@ protected:
     return b_.index(pointer, index, ir::Operand::integer(bytes));
   }
 
+  /// The sum over the lanes of a group, in all of them: the same bits whichever lane adds.
+  void add_lanes(ir::Reg sum, ir::Reg group) {
+    for (uint32_t distance = 16; distance > 0; distance /= 2) {
+      const ir::Operand step = ir::Operand::integer(distance);
+      b_.if_begin(b_.compare(ir::Comparison::gt, ir::Scalar::i32, group, step));
+      b_.add(type_, sum, from_lane(ir::Shuffle::butterfly, sum, step), sum);
+      b_.end();
+    }
+  }
+
+  /// The number that another lane has.
+  ir::Reg from_lane(ir::Shuffle which, ir::Reg value, ir::Operand lane) {
+    if (!wide_)
+      return b_.shuffle(which, value, lane);
+    const ir::Reg bits = b_.bitcast(ir::Scalar::i64, value);
+    const ir::Reg low = b_.convert(ir::Scalar::i32, bits, ir::Conversion::exact);
+    const ir::Reg upper = upper_bits(value);
+    const ir::Reg other_low = b_.shuffle(which, low, lane);
+    const ir::Reg other_upper = b_.shuffle(which, upper, lane);
+    const ir::Reg left = b_.value(
+        ir::Opcode::shl, ir::Scalar::i64,
+        {b_.convert(ir::Scalar::i64, other_upper, ir::Conversion::zero), ir::Operand::integer(32)});
+    const ir::Reg right = b_.convert(ir::Scalar::i64, other_low, ir::Conversion::zero);
+    return b_.bitcast(type_, b_.value(ir::Opcode::bit_or, ir::Scalar::i64, {left, right}));
+  }
+
   const LuKernelOptions& options_;
   const ir::Type type_;
   const bool wide_;
@@ -114,5 +140,7 @@ protected:
 /// The two kernels that go before those of the dataflow.
 void write_lu_input(ir::Module& module, const LuKernelOptions& options);
 void write_lu_solve_input(ir::Module& module, const LuKernelOptions& options);
+/// The solve by one block; options.block_rows is not 0.
+void write_lu_block_solve(ir::Module& module, const LuKernelOptions& options);
 
 } // namespace sparsertc

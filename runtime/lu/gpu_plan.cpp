@@ -43,6 +43,18 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
       input_(module_.kernel(code.input)), factor_(module_.kernel(code.factor)),
       solve_input_(module_.kernel(code.solve_input)), solve_(module_.kernel(code.solve)) {
   code_.image = {};
+  if (code.block_solve != nullptr) {
+    block_solve_ = module_.kernel(code.block_solve);
+    if (code.block_shared_bytes > 0)
+      cuda::check(context.api().cuFuncSetAttribute(
+                      block_solve_.handle, cuda::FunctionAttribute::max_dynamic_shared_bytes,
+                      static_cast<int32_t>(code.block_shared_bytes)),
+                  "cuFuncSetAttribute", [&] {
+                    return fmt::format("asking for {} bytes of dynamic shared memory for the "
+                                       "kernel {}",
+                                       code.block_shared_bytes, block_solve_.name);
+                  });
+  }
   const cuda::Stream stream(context);
   std::vector<uint32_t> column;
   for (uint32_t j = 0; j < tables.size; ++j)
@@ -60,6 +72,8 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
   column_order_ = upload(bytes_of(tables.column_order), stream);
   row_scale_ = upload(bytes_of(row_scale), stream);
   column_scale_ = upload(bytes_of(column_scale), stream);
+  const std::vector<uint32_t> diagonal = narrowed(tables.diagonal);
+  diagonal_ = upload(bytes_of(diagonal), stream);
   factor_flow_ = upload(flows.factor, stream);
   solve_flow_ = upload(flows.solve, stream);
   if (flows.transposed)
@@ -90,9 +104,26 @@ GpuPlan::Flow GpuPlan::upload(const LuDataflow& flow, const cuda::Stream& stream
   return tables;
 }
 
+GpuPlan::Block GpuPlan::upload(const LuBlockSolve& solve, const cuda::Stream& stream) {
+  if (code_.block_solve == nullptr || solve.warps * LuBlockSolve::kLanes != code_.block_threads)
+    throw InternalError(fmt::format("tables for one block of {} warps, but its kernel has {} "
+                                    "threads",
+                                    solve.warps, code_.block_threads));
+  Block tables;
+  tables.end = upload(bytes_of(solve.end), stream);
+  tables.shape = upload(bytes_of(solve.shape), stream);
+  tables.records = upload(bytes_of(solve.records), stream);
+  tables.steps = solve.steps;
+  return tables;
+}
+
+GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream& stream) {
+  return std::visit([&](const auto& tables) -> Solve { return upload(tables, stream); }, solve);
+}
+
 void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y,
                      uint32_t threads, bool together, std::span<const uint64_t> arguments,
-                     const cuda::Stream& stream) const {
+                     const cuda::Stream& stream, uint32_t dynamic_shared_bytes) const {
   constexpr size_t kMostArguments = 12;
   void* pointers[kMostArguments];
   for (size_t i = 0; i < arguments.size(); ++i)
@@ -106,7 +137,8 @@ void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blo
                 "cuLaunchCooperativeKernel", doing);
   else
     cuda::check(context_.api().cuLaunchKernel(kernel.handle, blocks_x, blocks_y, 1, threads, 1, 1,
-                                              0, stream.handle(), pointers, nullptr),
+                                              dynamic_shared_bytes, stream.handle(), pointers,
+                                              nullptr),
                 "cuLaunchKernel", doing);
 }
 
@@ -156,7 +188,26 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
   const Table& from = transposed ? column_order_ : row_order_;
   const Table& from_scale = transposed ? column_scale_ : row_scale_;
   const Table& to_scale = transposed ? row_scale_ : column_scale_;
-  const Flow& flow = transposed ? *transposed_flow_ : solve_flow_;
+  const Table& to = transposed ? row_order_ : column_order_;
+  const Solve& tables = transposed ? *transposed_flow_ : solve_flow_;
+  if (const Block* const block = std::get_if<Block>(&tables)) {
+    const uint64_t arguments[] = {b,
+                                  from->address(),
+                                  from_scale->address(),
+                                  x,
+                                  to->address(),
+                                  to_scale->address(),
+                                  diagonal_->address(),
+                                  workspace.values_.address(),
+                                  block->end->address(),
+                                  block->shape->address(),
+                                  block->records->address(),
+                                  block->steps};
+    launch(block_solve_, right_sides, 1, code_.block_threads, false, arguments, stream,
+           code_.block_shared_bytes);
+    return;
+  }
+  const Flow& flow = std::get<Flow>(tables);
   const uint64_t input[] = {b, from->address(), from_scale->address(), workspace.work_.address(),
                             n};
   launch(solve_input_, blocks_for(n, code_.input_threads), right_sides, code_.input_threads, false,

@@ -2,6 +2,7 @@
 // that pattern. README.md says how the kernels work.
 #pragma once
 
+#include "ir/lu_block_solve.h"
 #include "ir/lu_dataflow.h"
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 namespace sparsertc::lu {
@@ -22,22 +24,38 @@ struct GpuCode {
   const char* factor = nullptr;
   const char* solve_input = nullptr;
   const char* solve = nullptr;
-  uint32_t input_threads = 0;    ///< of a block of the input kernels
-  uint32_t dataflow_threads = 0; ///< of a block of the dataflow kernels
-  uint32_t factor_bytes = 0;     ///< of a number of the factors: 4 or 8
-  uint32_t given_bytes = 0;      ///< of a number of matrix, right-hand side and solution: 4 or 8
+  const char* block_solve = nullptr; ///< null where no solve is by one block
+  uint32_t input_threads = 0;        ///< of a block of the input kernels
+  uint32_t dataflow_threads = 0;     ///< of a block of the dataflow kernels
+  uint32_t block_threads = 0;        ///< of the block that solves
+  uint32_t block_shared_bytes = 0;   ///< that it asks for at its launch (dynamic ones)
+  uint32_t factor_bytes = 0;         ///< of a number of the factors: 4 or 8
+  uint32_t given_bytes = 0; ///< of a number of matrix, right-hand side and solution: 4 or 8
 };
 
 /// What the inspector made.
 struct GpuFlows {
+  /// A solve by all multiprocessors, or by one block for each right-hand side.
+  using Solve = std::variant<LuDataflow, LuBlockSolve>;
   LuDataflow factor;
-  LuDataflow solve;
+  Solve solve;
   /// Without it there is no solve with the transposed matrix.
-  std::optional<LuDataflow> transposed;
+  std::optional<Solve> transposed;
 };
 
 /// The streams (warps) that the tables should be made for: one block on each multiprocessor.
 uint32_t gpu_streams(const cuda::DeviceProperties& device, uint32_t dataflow_threads);
+
+/// Tables on the GPU.
+using GpuTable = std::unique_ptr<cuda::DeviceBuffer>;
+struct GpuDataflowTables {
+  GpuTable stream, group, task, operands;
+  uint32_t blocks = 0;
+};
+struct GpuBlockTables {
+  GpuTable end, shape, records;
+  uint32_t steps = 0;
+};
 
 class GpuWorkspace;
 
@@ -57,7 +75,8 @@ public:
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
 
   /// Enqueues A X = B, or A^T X = B, for columns of n numbers one behind the other, at most as many
-  /// as the workspace has room for. `b` and `x` may be the same memory. Two launches.
+  /// as the workspace has room for. `b` and `x` may be the same memory. Two launches, or one where
+  /// one block solves.
   void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
 
@@ -70,29 +89,33 @@ public:
   /// Of device memory for the tables.
   uint64_t table_bytes() const { return table_bytes_; }
   const cuda::Kernel& factor_kernel() const { return factor_; }
+  bool one_block_solves() const { return std::holds_alternative<Block>(solve_flow_); }
 
 private:
   friend class GpuWorkspace;
-  using Table = std::unique_ptr<cuda::DeviceBuffer>;
-  struct Flow {
-    Table stream, group, task, operands;
-    uint32_t blocks = 0;
-  };
+  using Table = GpuTable;
+  using Flow = GpuDataflowTables;
+  using Block = GpuBlockTables;
+  using Solve = std::variant<Flow, Block>;
 
   Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
   Flow upload(const LuDataflow& flow, const cuda::Stream& stream);
+  Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
+  Solve upload(const GpuFlows::Solve& solve, const cuda::Stream& stream);
   void launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y, uint32_t threads,
-              bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream) const;
+              bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream,
+              uint32_t dynamic_shared_bytes = 0) const;
 
   const cuda::Context& context_;
   GpuCode code_;
   const LuTables& tables_;
   cuda::Module module_;
-  cuda::Kernel input_, factor_, solve_input_, solve_;
+  cuda::Kernel input_, factor_, solve_input_, solve_, block_solve_;
   Table source_, slot_, column_, scale_;
-  Table row_order_, column_order_, row_scale_, column_scale_;
-  Flow factor_flow_, solve_flow_;
-  std::optional<Flow> transposed_flow_;
+  Table row_order_, column_order_, row_scale_, column_scale_, diagonal_;
+  Flow factor_flow_;
+  Solve solve_flow_;
+  std::optional<Solve> transposed_flow_;
   uint64_t table_bytes_ = 0;
 };
 

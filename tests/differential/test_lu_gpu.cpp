@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sparsertc {
@@ -29,11 +30,22 @@ struct Scene {
 
   Scene() {
     interpret_launches(fake);
-    fake.kernels = {kLuInputKernel, kLuFactorKernel, kLuSolveInputKernel, kLuSolveKernel};
+    fake.kernels = {kLuInputKernel, kLuFactorKernel, kLuSolveInputKernel, kLuSolveKernel,
+                    kLuBlockSolveKernel};
     fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
     context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
   }
 };
+
+/// For an even n, without fill.
+Pattern blocks_of_two(uint32_t n) {
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  for (uint32_t i = 0; i < n; ++i) {
+    entries.push_back({i, i});
+    entries.push_back({i, i ^ 1});
+  }
+  return test::pattern_of(n, entries);
+}
 
 /// A block of one warp does all tasks in order and never waits.
 constexpr uint32_t kOneWarp = 32;
@@ -67,6 +79,34 @@ TEST_CASE("dataflow: warps that wait for each other", "[lu_gpu]") {
   check_dataflow<double>(*scene.context, test::random_square(random, 10, 3), random, true, 64);
 }
 
+TEST_CASE("block solve: hostile shapes", "[lu_gpu]") {
+  Scene scene;
+  Random random(5);
+  for (const test::NamedPattern& named : test::hostile_squares(40)) {
+    INFO(named.name);
+    check_dataflow<double>(*scene.context, named.pattern, random, false, kOneWarp, 64);
+  }
+}
+
+TEST_CASE("block solve: random patterns, both precisions, scaled", "[lu_gpu]") {
+  Scene scene;
+  const uint64_t seed = 21;
+  INFO("seed " << seed);
+  Random random(seed);
+  check_dataflow<double>(*scene.context, test::random_square(random, 60, 3), random, true, kOneWarp,
+                         128);
+  check_dataflow<float>(*scene.context, test::random_square(random, 40, 3), random, true, kOneWarp,
+                        kOneWarp);
+  check_dataflow<double>(*scene.context, test::random_grid(random, 8, 9, 0.2), random, false,
+                         kOneWarp, 64);
+}
+
+TEST_CASE("block solve: more shared memory than a kernel can declare", "[lu_gpu]") {
+  Scene scene;
+  Random random(5);
+  check_dataflow<double>(*scene.context, blocks_of_two(6200), random, false, kOneWarp, 512);
+}
+
 TEST_CASE("dataflow: real matrices", "[lu_gpu]") {
   const char* const folder = std::getenv("SPARSERTC_DATA");
   if (folder == nullptr) {
@@ -76,16 +116,17 @@ TEST_CASE("dataflow: real matrices", "[lu_gpu]") {
   struct Case {
     const char* name;
     uint32_t threads;
+    uint32_t block_threads;
   };
   Scene scene;
-  for (const Case& test : {Case{"pf_118_it0", 128}, Case{"add32", kOneWarp},
-                           Case{"west0479", kOneWarp}, Case{"fs_183_6", kOneWarp}}) {
+  for (const Case& test : {Case{"pf_118_it0", 128, 0}, Case{"add32", kOneWarp, 128},
+                           Case{"west0479", kOneWarp, 256}, Case{"fs_183_6", kOneWarp, 0}}) {
     INFO(test.name);
     const Matrix a = read_matrix(std::string(folder) + "/lu/" + test.name + ".mtx.gz");
     const LuAnalysis analysis = analyse_lu(a);
     const LuTables tables = make_lu_tables(
         a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale});
-    test::LuOnDevice<double> device(*scene.context, tables, test.threads, 1);
+    test::LuOnDevice<double> device(*scene.context, tables, test.threads, 1, test.block_threads);
     const lu::FactorStatus status = device.refactor(a.values);
     lu::Factors<double> on_cpu(tables);
     const lu::FactorStatus expected = on_cpu.refactor(a.values);
@@ -107,14 +148,16 @@ TEST_CASE("dataflow: real matrices", "[lu_gpu]") {
 }
 
 TEST_CASE("dataflow: a driver that fails at any call", "[lu_gpu]") {
+  // Solved by dataflow, or by one block that asks for more shared memory than is free to all.
+  const bool one_block = GENERATE(false, true);
   Scene scene;
   Random random(9);
-  const Pattern pattern = test::random_square(random, 6, 3);
+  const Pattern pattern = one_block ? blocks_of_two(6200) : test::random_square(random, 6, 3);
   const LuTables tables = test::tables_in_order(pattern);
   const std::vector<double> a = test::dominant_values(pattern, random);
   const std::vector<double> b(tables.size, 1.0);
   const auto solve = [&] {
-    test::LuOnDevice<double> device(*scene.context, tables, kOneWarp, 1);
+    test::LuOnDevice<double> device(*scene.context, tables, kOneWarp, 1, one_block ? 64 : 0);
     device.refactor(a);
     return device.solve(b, 1, false);
   };

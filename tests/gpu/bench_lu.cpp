@@ -1,10 +1,17 @@
 // Times of sparse LU for one matrix with new values: the GPU beside KLU on one core of the same
 // machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
-//   bench_lu_gpu [--repeat N] [--threads N] [--products N] MATRIX...
+//   bench_lu_gpu [OPTION...] MATRIX...
 //
-// --threads N    of a block of the dataflow kernels, one block on each multiprocessor; else 128
-// --products N   of a task that one lane adds up before another lane helps it; else 4
+// --repeat N           samples of each time; else 20
+// --threads N          of a block of the dataflow kernels, one block on each multiprocessor; else
+// by
+//                      the size of the factors
+// --products N         of an entry that one lane adds up before another lane helps it; else 4
+// --solve-products N   the same of a row of a solve
+// --solve KIND         dataflow: all multiprocessors; block: one block; auto: the latter where
+//                      it can be; both: dataflow and then auto
+// --block-threads N    of the one block; else 512
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. A matrix that does
@@ -51,6 +58,9 @@ struct Means {
 
 void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, TaskPool& pool,
            Means& means) {
+  const auto* const kind = gpu.solve == LuGpuSolve::dataflow ? "dataflow"
+                           : gpu.solve == LuGpuSolve::block  ? "block"
+                                                             : "auto";
   ReadOptions read;
   read.require_values = true;
   const Matrix a = read_matrix(path, read);
@@ -72,9 +82,9 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
   solver.solve(a, b, report);
 
   const LuTables& tables = solver.tables();
-  std::string line = fmt::format("{:18} {:8} {:9} {:6} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}", name,
-                                 a.pattern.rows, tables.nnz(), tables.factor_levels.count(),
-                                 solver.analysis().order.winner().name, report.refactor_us,
+  std::string line = fmt::format("{:18} {:8} {:9} {:6} {:8} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}",
+                                 name, a.pattern.rows, tables.nnz(), tables.factor_levels.count(),
+                                 solver.analysis().order.winner().name, kind, report.refactor_us,
                                  report.substitution_us, report.residual, report.refinement_steps);
   if (const auto klu = test::KluReference::make(a)) {
     const double refactor = median_us(repeat, [&] { klu->refactor(); });
@@ -96,48 +106,66 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
 int run(int count, char** words) {
   unsigned repeat = 20;
   LuGpuOptions gpu;
+  std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
+  bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
-    uint32_t* const number = word == "--repeat"     ? &repeat
-                             : word == "--threads"  ? &gpu.threads
-                             : word == "--products" ? &gpu.products_of_lane
-                                                    : nullptr;
+    uint32_t* const number = word == "--repeat"           ? &repeat
+                             : word == "--threads"        ? &gpu.threads
+                             : word == "--products"       ? &gpu.products_of_lane
+                             : word == "--solve-products" ? &gpu.solve_products
+                             : word == "--block-threads"  ? &gpu.block_threads
+                                                          : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
       std::from_chars(digits.data(), digits.data() + digits.size(), *number);
+    } else if (word == "--solve" && i + 1 < count) {
+      const std::string_view kind = words[++i];
+      if (kind == "both")
+        kinds = {LuGpuSolve::dataflow, LuGpuSolve::automatic};
+      else if (kind == "dataflow" || kind == "block")
+        kinds = {kind == "block" ? LuGpuSolve::block : LuGpuSolve::dataflow};
+      else
+        usable = usable && kind == "auto";
     } else {
       paths.emplace_back(word);
     }
   }
-  if (paths.empty() || gpu.threads == 0 || gpu.threads % 32 != 0 || gpu.threads > 512) {
-    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N] MATRIX...\n"
-                       "threads: a multiple of 32, at most 512\n");
+  if (!usable || paths.empty() || gpu.threads % 32 != 0 || gpu.threads > 512 ||
+      gpu.block_threads == 0 || gpu.block_threads % 32 != 0 || gpu.block_threads > 1024) {
+    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
+                       "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
+                       "  [--block-threads N] MATRIX...\n"
+                       "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }
   if (!test::KluReference::available())
     fmt::print("no libklu.so.1: times of the GPU alone\n");
-  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} {:>7}\n",
-             "matrix", "n", "nnz(L+U)", "levels", "order", "refactor", "solve", "residual", "it",
-             "KLU", "KLU solve", "x", "x solve");
+  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} {:>7}\n",
+             "matrix", "n", "nnz(L+U)", "levels", "order", "solve by", "refactor", "solve",
+             "residual", "it", "KLU", "KLU solve", "x", "x solve");
   TaskPool pool;
-  Means means;
   int failed = 0;
-  for (const std::string& path : paths) {
-    try {
-      bench(path, std::max(repeat, 1u), gpu, pool, means);
-    } catch (const NoGpuError& error) {
-      fmt::print("SKIPPED: {}\n", error.what());
-      return 3;
-    } catch (const std::exception& error) {
-      fmt::print("{}: {}\n", path, error.what());
-      failed = 1;
+  for (const LuGpuSolve kind : kinds) {
+    gpu.solve = kind;
+    Means means;
+    for (const std::string& path : paths) {
+      try {
+        bench(path, std::max(repeat, 1u), gpu, pool, means);
+      } catch (const NoGpuError& error) {
+        fmt::print("SKIPPED: {}\n", error.what());
+        return 3;
+      } catch (const std::exception& error) {
+        fmt::print("{}: {}\n", path, error.what());
+        failed = 1;
+      }
     }
+    if (means.count > 0)
+      fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
+                 means.count, std::exp(means.refactor / means.count),
+                 std::exp(means.solve / means.count));
   }
-  if (means.count > 0)
-    fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
-               means.count, std::exp(means.refactor / means.count),
-               std::exp(means.solve / means.count));
   return failed;
 }
 

@@ -2,11 +2,11 @@
 # Times sparse LU of one matrix with new values beside KLU on one core, on a bare machine with a GPU:
 # from the folder that pack.sh made with test data, or beside a build.
 #
-#   bash bench_lu.sh [--threads N] [--products N] [MATRIX...]
+#   bash bench_lu.sh [OPTION...] [MATRIX...]
 #
-# --threads N    of a block of the dataflow kernels; else 128
-# --products N   of a task that one lane adds up before another lane helps it; else 4
-# MATRIX         names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
+# OPTION   each with a value, for the program: --threads N, --products N, --solve-products N,
+#          --solve auto|dataflow|block|both, --block-threads N, --repeat N (bench_lu.cpp)
+# MATRIX   names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
 #
 # SPARSERTC_BENCH_LU   the program; else ./bench_lu_gpu, else the one in sparsertc-gpu.tar.xz
 # SPARSERTC_DATA       the big test data; else the folder data/ beside the program
@@ -39,7 +39,7 @@ if [[ ! -d "$data" ]]; then
 fi
 
 options=()
-while [[ "${1:-}" == --threads || "${1:-}" == --products ]]; do
+while [[ "${1:-}" == --* ]]; do
   options+=("$1" "${2:?$1 needs a number}")
   shift 2
 done

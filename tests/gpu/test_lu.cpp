@@ -4,6 +4,7 @@
 #include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "tests/gpu/gpu_spmm.h"
+#include "tests/support/lu_batch.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
 #include "tools/lu_gpu.h"
@@ -76,6 +77,7 @@ TEST_CASE("lu: small patterns", "[sanitize]") {
   const Pattern pattern = test::random_square(random, 30, 3);
   test::check_dataflow<double>(*context, pattern, random, true, 64);
   test::check_dataflow<float>(*context, pattern, random, false, 64);
+  test::check_dataflow<double>(*context, pattern, random, true, 64, 128);
 }
 
 TEST_CASE("lu: hostile shapes") {
@@ -101,6 +103,23 @@ TEST_CASE("lu: grids and random patterns") {
                                kThreads);
   test::check_dataflow<double>(*context, test::random_square(random, 400, 3), random, true, 64);
   test::check_dataflow<float>(*context, test::random_square(random, 400, 3), random, true, 256);
+}
+
+TEST_CASE("lu: one block solves") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 12;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const test::NamedPattern& named : test::hostile_squares(3000)) {
+    INFO(named.name);
+    test::check_dataflow<double>(*context, named.pattern, random, false, kThreads, 512);
+    test::check_dataflow<float>(*context, named.pattern, random, true, kThreads, 256);
+  }
+  // More shared memory than a kernel can declare.
+  test::check_dataflow<double>(*context, test::random_grid(random, 90, 80, 0.2), random, true,
+                               kThreads, 1024);
 }
 
 TEST_CASE("lu: captured, replayed with new values, whatever was in memory") {
@@ -197,4 +216,21 @@ TEST_CASE("lu: real matrices") {
     CHECK_FALSE(solves(a, pool, false, report, error_on_cpu));
   }
   CHECK(solved > 40);
+}
+
+TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(8);
+  const Pattern pattern = test::random_square(random, 30, 3);
+  const LuTables tables = test::tables_in_order(pattern, &random);
+  std::vector<std::vector<double>> values;
+  for (int s = 0; s < 75; ++s)
+    values.push_back(test::dominant_values(pattern, random));
+  test::check_batch(*context, tables, values, random);
+  LuBatchOptions cut;
+  cut.operations_of_function = 100;
+  cut.window = 8;
+  test::check_batch(*context, tables, values, random, cut, 0.9);
 }

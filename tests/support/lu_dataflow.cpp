@@ -1,6 +1,7 @@
 #include "tests/support/lu_dataflow.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_block_solve.h"
 #include "compiler/inspect/lu_dataflow.h"
 #include "compiler/lower/lu_dataflow.h"
 #include "runtime/lu/refine.h"
@@ -86,6 +87,68 @@ std::vector<T> factor_in_order(const LuTables& t, const LuGather& gather,
 }
 
 template <class T>
+std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
+                                   const std::vector<T>& values, const std::vector<double>& b,
+                                   bool transposed) {
+  constexpr uint32_t kLanes = LuBlockSolve::kLanes;
+  const std::vector<uint32_t>& from = transposed ? t.column_order : t.row_order;
+  const std::vector<uint32_t>& to = transposed ? t.row_order : t.column_order;
+  const std::vector<double>& from_scale = transposed ? t.column_scale : t.row_scale;
+  const std::vector<double>& to_scale = transposed ? t.row_scale : t.column_scale;
+  const uint32_t n = t.size;
+  std::vector<T> x(n + 1, T(0));
+  for (uint32_t i = 0; i < n; ++i)
+    x[i] = static_cast<T>(b[from[i]] * (from_scale.empty() ? 1.0 : from_scale[from[i]])) *
+           values[t.diagonal[i]];
+  const auto value = [&](uint32_t slot) { return slot == kNoWord ? T(0) : values[slot]; };
+  std::vector<std::vector<T>> sums(steps.warps, std::vector<T>(kLanes, T(0)));
+  for (uint32_t step = 0; step < steps.steps; ++step)
+    for (uint32_t warp = 0; warp < steps.warps; ++warp)
+      for (uint32_t r = steps.end[step * steps.warps + warp];
+           r < steps.end[(step + 1) * steps.warps + warp]; ++r) {
+        const auto word = [&](uint32_t lane, uint32_t number) {
+          return steps
+              .records[(uint64_t{r} * LuBlockSolve::kRecordWords / 4 + number / 4) * kLanes * 4 +
+                       lane * 4 + number % 4];
+        };
+        std::vector<T>& sum = sums[warp];
+        const uint32_t group = steps.shape[r];
+        if (group != LuBlockSolve::kTriangle) {
+          for (uint32_t lane = 0; lane < kLanes; ++lane)
+            for (uint32_t p = 0; p < LuBlockSolve::kProducts; ++p)
+              sum[lane] = std::fma(value(word(lane, 4 + p)), x[word(lane, 8 + p)], sum[lane]);
+          if (group == 0)
+            continue;
+          for (uint32_t lane = 0; lane < kLanes; lane += group) {
+            for (uint32_t distance = group / 2; distance > 0; distance /= 2)
+              for (uint32_t i = lane; i < lane + distance; ++i)
+                sum[i] += sum[i + distance];
+            if (const uint32_t row = word(lane, 0); row < n)
+              x[row] = std::fma(-sum[lane], value(word(lane, 1)), x[row]);
+          }
+          sum.assign(kLanes, T(0));
+          continue;
+        }
+        std::vector<T> row(kLanes);
+        for (uint32_t lane = 0; lane < kLanes; ++lane)
+          row[lane] = x[word(lane, 0)];
+        for (uint32_t column = 0; column < LuBlockSolve::kColumns; ++column) {
+          const std::vector<T> before = row;
+          for (uint32_t lane = 0; lane < kLanes; ++lane)
+            row[lane] = std::fma(value(word(lane, 4 + column)) * -value(word(lane, 1)),
+                                 before[(word(lane, 2) + column) % kLanes], row[lane]);
+        }
+        for (uint32_t lane = 0; lane < kLanes; ++lane)
+          if (word(lane, 0) < n)
+            x[word(lane, 0)] = row[lane];
+      }
+  std::vector<double> solution(n);
+  for (uint32_t i = 0; i < n; ++i)
+    solution[to[i]] = double{x[i]} * (to_scale.empty() ? 1.0 : to_scale[to[i]]);
+  return solution;
+}
+
+template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
@@ -93,19 +156,35 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 template <class T>
 LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
-                          uint32_t right_sides)
+                          uint32_t right_sides, uint32_t block_threads)
     : tables_(tables), gather_(*make_lu_gather(tables, uint64_t{1} << 30)), stream_(context) {
   LuDataflowOptions deal;
   deal.warps = lu::gpu_streams(context.properties(), threads);
   lu::GpuFlows flows;
   flows.factor = make_factor_dataflow(tables, gather_, deal);
-  flows.solve = make_solve_dataflow(tables, deal, false);
-  flows.transposed = make_solve_dataflow(tables, deal, true);
+  const bool one_block = block_threads > 0 && tables.size > 0;
+  const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
+    if (one_block)
+      return make_block_solve(tables, {block_threads / 32}, transposed);
+    return make_solve_dataflow(tables, deal, transposed);
+  };
+  flows.solve = make_solve(false);
+  flows.transposed = make_solve(true);
   LuKernelOptions options;
   options.type = std::is_same_v<T, float> ? ir::Scalar::f32 : ir::Scalar::f64;
   options.threads = threads;
-  const std::string ptx = emit_ptx(make_lu_kernels(options), find_target("sm_80"));
+  if (one_block) {
+    options.block_rows = tables.size;
+    options.block_threads = block_threads;
+  }
+  const ir::Module module = make_lu_kernels(options);
+  const std::string ptx = emit_ptx(module, find_target("sm_80"));
   lu::GpuCode code;
+  if (one_block) {
+    code.block_solve = kLuBlockSolveKernel;
+    code.block_threads = block_threads;
+    code.block_shared_bytes = ptx_dynamic_shared_bytes(module);
+  }
   code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
   code.input = kLuInputKernel;
   code.factor = kLuFactorKernel;
@@ -149,10 +228,10 @@ std::vector<double> LuOnDevice<T>::solve(std::vector<double> b, uint32_t right_s
 
 template <class T>
 void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random& random,
-                    bool scaled, uint32_t threads) {
+                    bool scaled, uint32_t threads, uint32_t block_threads) {
   const uint32_t n = pattern.rows;
   const LuTables tables = tables_in_order(pattern, scaled ? &random : nullptr);
-  LuOnDevice<T> device(context, tables, threads);
+  LuOnDevice<T> device(context, tables, threads, 3, block_threads);
   lu::Factors<T> on_cpu(tables);
   for (int round = 0; round < 2; ++round) {
     const std::vector<double> a = dominant_values(pattern, random);
@@ -180,6 +259,12 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
         value = random.symmetric();
       const std::vector<double> x = device.solve(b, 3, transposed);
       CHECK(same_bits(device.solve(b, 3, transposed), x));
+      if (block_threads > 0 && n > 0) {
+        const LuBlockSolve steps = make_block_solve(tables, {block_threads / 32}, transposed);
+        const std::vector<double> first(b.begin(), b.begin() + n);
+        CHECK(same_bits(solve_in_steps(tables, steps, once, first, transposed),
+                        {x.begin(), x.begin() + n}));
+      }
       for (uint64_t c = 0; c < 3; ++c) {
         const std::span<const double> right = std::span<const double>(b).subspan(c * n, n);
         const double residual = lu::relative_residual<double>(
@@ -194,8 +279,12 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
   template std::vector<T> factor_in_order(const LuTables&, const LuGather&,                        \
                                           const std::vector<double>&);                             \
   template bool same_bits(const std::vector<T>&, const std::vector<T>&);                           \
+  template std::vector<double> solve_in_steps(const LuTables&, const LuBlockSolve&,                \
+                                              const std::vector<T>&, const std::vector<double>&,   \
+                                              bool);                                               \
   template class LuOnDevice<T>;                                                                    \
-  template void check_dataflow<T>(const cuda::Context&, const Pattern&, Random&, bool, uint32_t);
+  template void check_dataflow<T>(const cuda::Context&, const Pattern&, Random&, bool, uint32_t,   \
+                                  uint32_t);
 SPARSERTC_INSTANTIATE(float)
 SPARSERTC_INSTANTIATE(double)
 #undef SPARSERTC_INSTANTIATE

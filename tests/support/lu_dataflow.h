@@ -23,6 +23,13 @@ template <class T>
 std::vector<T> factor_in_order(const LuTables& tables, const LuGather& gather,
                                const std::vector<double>& values);
 
+/// The sums of the kernel that solves with one block, on the CPU: b permuted, x in the caller's
+/// order.
+template <class T>
+std::vector<double> solve_in_steps(const LuTables& tables, const LuBlockSolve& steps,
+                                   const std::vector<T>& values, const std::vector<double>& b,
+                                   bool transposed);
+
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b);
 
@@ -30,9 +37,10 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b);
 template <class T>
 class LuOnDevice {
 public:
-  /// `threads` of a block of the dataflow kernels. `tables` must outlive it.
+  /// `threads` of a block of the dataflow kernels; `block_threads` of the one that solves, 0 for a
+  /// solve by dataflow. `tables` must outlive it.
   LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
-             uint32_t right_sides = 3);
+             uint32_t right_sides = 3, uint32_t block_threads = 0);
 
   lu::FactorStatus refactor(const std::vector<double>& values,
                             const lu::FactorOptions& options = {});
@@ -60,9 +68,10 @@ extern template class LuOnDevice<float>;
 extern template class LuOnDevice<double>;
 
 /// Factorizes and solves twice with different values; compares with the CPU, and bit by bit with
-/// factor_in_order and with a second run. Fails through Catch.
+/// factor_in_order, solve_in_steps (where one block solves), and with a second run. Fails through
+/// Catch.
 template <class T>
 void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random& random,
-                    bool scaled, uint32_t threads);
+                    bool scaled, uint32_t threads, uint32_t block_threads = 0);
 
 } // namespace sparsertc::test
