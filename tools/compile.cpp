@@ -156,11 +156,13 @@ int compile(const CompileOptions& options) {
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
   std::function<Matrix()> read_weights = [&] { return read_matrix(options.input.path, read); };
+  constexpr TuningMismatch kinds[] = {TuningMismatch::refuse, TuningMismatch::similar,
+                                      TuningMismatch::accept};
+  const TuningMismatch mismatch = kinds[choose_word("--tuning-mismatch", options.tuning_mismatch,
+                                                    {"refuse", "similar", "accept"})];
+  if (options.tuning.empty() && mismatch != TuningMismatch::refuse)
+    throw UsageError("--tuning-mismatch is for --tuning=RECORD or FOLDER");
   if (!options.tuning.empty()) {
-    constexpr TuningMismatch kinds[] = {TuningMismatch::refuse, TuningMismatch::similar,
-                                        TuningMismatch::accept};
-    const TuningMismatch mismatch = kinds[choose_word("--tuning-mismatch", options.tuning_mismatch,
-                                                      {"refuse", "similar", "accept"})];
     if (!options.schedule.tile.empty())
       throw UsageError("--tuning and --tile exclude each other");
     Matrix weights = read_weights();

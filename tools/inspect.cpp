@@ -244,9 +244,19 @@ int inspect(const InspectOptions& options) {
     print_tensors(options.input);
     return 0;
   }
+  const size_t operation = choose_word("--op", options.problem.op, {"spmm", "conv2d", "lu"});
+  const bool for_lu = operation == 2;
+  const bool has_lu_words = options.lu.matching != "auto" || options.lu.order != "auto" ||
+                            options.lu.blocks != "auto" || !options.lu.placement.empty() ||
+                            !options.save_placement.empty();
+  if (!for_lu && has_lu_words)
+    throw UsageError("--matching, --order, --blocks, --placement and --save-placement are for "
+                     "--op=lu");
+  if (for_lu && !options.problem.conv.empty())
+    throw UsageError("--conv is for --op=conv2d");
   for (const std::string& output : {options.plot, options.save_placement})
     refuse_overwriting(output, {options.input.path, options.lu.placement});
-  if (options.problem.op == "lu")
+  if (for_lu)
     return inspect_lu({options.input, options.lu, options.watch, options.plot,
                        options.save_placement, wants_json(options.report)});
   PipelineOptions pipeline;
@@ -300,6 +310,8 @@ Command add_inspect_command(CLI::App& application) {
                      "error)");
   declare(*parser, options->report);
   declare(*parser, options->problem);
+  CLI::Option* const operation = parser->get_option("--op");
+  operation->description(operation->get_description() + "; or lu, factors of a square A");
   declare(*parser, options->schedule);
   declare(*parser, options->lu);
   parser

@@ -98,8 +98,8 @@ void declare(CLI::App& parser, ProblemOptions& options) {
   parser
       .add_option(
           "--layout", options.layout,
-          "Of B, C and the residual: row (the default) or column (major); conv2d: nchw (the "
-          "default) or nhwc")
+          "Of B, C and the residual in memory: row (the default) or column (major); conv2d: nchw "
+          "(the default) or nhwc; in files rows come first, and images are N x C x H x W")
       ->group("Problem");
   parser
       .add_option(
@@ -190,6 +190,7 @@ void declare(CLI::App& parser, JobOptions& options) {
   parser
       .add_option("--jobs", options.jobs,
                   "Threads and assembler processes at once; 0: one for each core")
+      ->check(CLI::Range(0u, 1024u))
       ->capture_default_str();
 }
 

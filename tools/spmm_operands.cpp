@@ -151,7 +151,8 @@ std::vector<double> read_images(const std::string& path, const char* what, uint6
   if (tensor.shape != expected)
     throw UserError(Place{path, 0, 0, {}},
                     fmt::format("{} has the shape [{}], expected [{}]", what,
-                                fmt::join(tensor.shape, ", "), fmt::join(expected, ", ")));
+                                fmt::join(tensor.shape, ", "), fmt::join(expected, ", ")),
+                    "files hold images as N, C, H, W, whatever --layout says of the memory");
   return swap_images_and_channels(tensor.values, images, channels, height * width, false);
 }
 
