@@ -107,7 +107,9 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
   residual_.upload(bytes_of(buffers_.residual), stream_);
   stream_.synchronize("copying the operands to the GPU");
   samples_.push_back(weights_);
-  while (!problem_.convolution && samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
+  // Rows of several groups of a convolution are not alike.
+  const bool one_group = !problem_.convolution || problem_.convolution->groups == 1;
+  while (one_group && samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
          samples_.back().pattern.rows >= 2 * kRowsOfSample)
     samples_.push_back(sample_rows(weights_, 1u << samples_.size()));
 }
