@@ -1,9 +1,12 @@
 // sparsertc solve: orders, factorizes, solves, refines, and says how well it went. With --sequence
 // one analysis serves many matrices of one pattern.
 #include "compiler/input/read.h"
+#include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
+#include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/gpu_device.h"
+#include "tools/lu_batch.h"
 #include "tools/lu_gpu.h"
 #include "tools/lu_options.h"
 #include "tools/lu_solver.h"
@@ -12,6 +15,7 @@
 #include "tools/session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -40,6 +44,10 @@ struct SolveOptions {
   double pivot_threshold = 0;
   unsigned steps = 20;
   unsigned repeat = 1;
+  uint64_t batch = 0;
+  uint64_t seed = 1;
+  AssemblerOptions assembler;
+  CacheOptions cache;
 };
 
 LuSolverOptions to_solver_options(const SolveOptions& options) {
@@ -173,11 +181,119 @@ std::string to_text(const Json& json) {
   return text;
 }
 
+Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const LuTables& tables,
+             const std::string& order, double tolerance) {
+  Json json;
+  json["instances"] = request.instances;
+  json["n"] = tables.size;
+  json["nnz"] = tables.input_nnz;
+  json["nnz_lu"] = tables.nnz();
+  json["multiply_adds"] = report.multiply_adds;
+  json["order"] = order;
+  json["device"] = report.device;
+  json["factor_ns"] = report.factor_ns;
+  json["solve_ns"] = report.solve_ns;
+  json["perturbations"] = report.replaced;
+  json["not_finite"] = report.not_finite;
+  json["residual"] = report.residual;
+  json["residual_checked"] = report.checked;
+  json["tolerance"] = tolerance;
+  if (!report.assembler.empty()) {
+    json["assembler"] = report.assembler;
+    json["assemble_ms"] = report.assemble_ms;
+    json["code_bytes"] = report.code_bytes;
+    json["registers"] = report.registers;
+  }
+  return json;
+}
+
+std::string batch_text(const Json& json) {
+  return fmt::format(
+      "{} instances of {} x {}, {} entries, order {}, L+U has {} entries, {} multiply-adds\n"
+      "{}: {:.1f} ns an instance to factorize, {:.1f} ns to solve; residual {:.2g} without "
+      "refinement ({} looked at), {} pivots replaced, {} instances not finite\n{}",
+      json["instances"].get<uint64_t>(), json["n"].get<uint64_t>(), json["n"].get<uint64_t>(),
+      json["nnz"].get<uint64_t>(), json["order"].get<std::string>(), json["nnz_lu"].get<uint64_t>(),
+      json["multiply_adds"].get<uint64_t>(),
+      json["device"] == "gpu" ? "on the GPU, all at once"
+                              : "on the CPU, one after the other (no unrolled code)",
+      json["factor_ns"].get<double>(), json["solve_ns"].get<double>(),
+      json["residual"].get<double>(), json["residual_checked"].get<uint64_t>(),
+      json["perturbations"].get<uint64_t>(), json["not_finite"].get<uint64_t>(),
+      json.contains("assembler")
+          ? fmt::format("{} bytes of code, made in {:.0f} ms by {}\n",
+                        json["code_bytes"].get<uint64_t>(), json["assemble_ms"].get<double>(),
+                        json["assembler"].get<std::string>())
+          : "");
+}
+
+/// The options that one matrix's road has and a batch has not.
+void check_batch_options(const SolveOptions& options) {
+  if (options.input.path.empty() || !options.sequence.empty())
+    throw UsageError("--batch: expected one matrix", "sparsertc solve A.mtx --batch 1024");
+  if (options.precision != "f64" || options.transpose || !options.b.empty() ||
+      !options.output.empty())
+    throw UsageError("--batch: works in f64, not transposed, with right-hand sides of its own",
+                     "leave out --precision, --transpose, --b and --output");
+}
+
+int run_batch(const SolveOptions& options) {
+  check_batch_options(options);
+  const bool json_report = wants_json(options.report);
+  const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
+  TaskPool pool(options.jobs.jobs);
+  LuSolverOptions solver = to_solver_options(options);
+  solver.analysis.pool = &pool;
+  // All instances advance together: what counts is the work of one, not the length of a chain.
+  if (!solver.analysis.order)
+    solver.analysis.order = FillOrder::amd;
+  const std::unique_ptr<cuda::Context> gpu =
+      device == 2 ? require_gpu() : (device == 0 ? find_gpu() : nullptr);
+  ReadOptions read = to_read_options(options.input);
+  read.require_values = true;
+  const Matrix a = read_matrix(options.input.path, read);
+  if (!a.imaginary.empty())
+    throw UserError(Place{a.name, 0, 0, {}}, "batches are of real matrices",
+                    "without --batch complex ones are factorized on the CPU");
+  const LuAnalysis analysis = analyse_lu(a, solver.analysis);
+  const LuTables tables = make_lu_tables(
+      a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
+      &pool);
+  LuBatchRequest request;
+  request.instances = options.batch;
+  request.seed = options.seed;
+  request.repeat = solver.repeat;
+  request.factor = solver.factor;
+  LuBatchReport report;
+  if (gpu) {
+    std::vector<std::string> refused;
+    const std::unique_ptr<Assembler> assembler =
+        find_cached_assembler(options.assembler, options.cache, false, refused);
+    if (!assembler)
+      throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
+                         "install a CUDA toolkit, or nvJitLink alone");
+    report = run_gpu_batch(*gpu, *assembler, a, tables, request, pool);
+  } else {
+    report = run_cpu_batch(a, tables, request, pool);
+  }
+  const double tolerance =
+      solver.tolerance > 0 ? solver.tolerance : default_tolerance(solver.precision);
+  const Json json = to_json(report, request, tables, analysis.order.winner().name, tolerance);
+  fmt::print("{}", json_report ? json.dump(2) + "\n" : batch_text(json));
+  if (report.not_finite == 0 && report.residual <= tolerance)
+    return 0;
+  fmt::print(stderr, "sparsertc: {}: unconverged: residual {:.2g}, {} instances not finite\n",
+             a.name, report.residual, report.not_finite);
+  return 1;
+}
+
 int run(const SolveOptions& options) {
   if (options.input.list_tensors) {
     print_tensors(options.input);
     return 0;
   }
+  if (options.batch > 0)
+    return run_batch(options);
   const bool json_report = wants_json(options.report);
   const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
   std::vector<std::string> paths = options.sequence;
@@ -298,6 +414,15 @@ Command add_solve_command(CLI::App& application) {
       ->add_option("--device", options->device,
                    "auto, cpu or gpu (real matrices): where to factorize and solve")
       ->capture_default_str();
+  parser
+      ->add_option("--batch", options->batch,
+                   "Instead factorize and solve so many matrices of A's pattern at once: A's "
+                   "values, each times a random factor from 0.9 to 1.1, b = A * ones")
+      ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  parser->add_option("--seed", options->seed, "Of the batch's random factors")
+      ->capture_default_str();
+  declare(*parser, options->assembler);
+  declare(*parser, options->cache);
   declare(*parser, options->lu);
   declare(*parser, options->report);
   declare(*parser, options->jobs);
@@ -306,7 +431,8 @@ Command add_solve_command(CLI::App& application) {
       "Exit code 1 with the word `singular` or `unconverged` where there is no solution.\n"
       "Examples:\n"
       "  sparsertc solve A.mtx --b b.mtx --output x.mtx\n"
-      "  sparsertc solve --sequence A1.mtx A2.mtx A3.mtx --report=json");
+      "  sparsertc solve --sequence A1.mtx A2.mtx A3.mtx --report=json\n"
+      "  sparsertc solve A.mtx --batch 16384 --device=gpu --repeat=20");
   return {parser, [options] { return run(*options); }};
 }
 

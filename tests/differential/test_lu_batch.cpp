@@ -4,11 +4,13 @@
 #include "compiler/inspect/lu_analysis.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
+#include "ir/printer.h"
 #include "runtime/lu/refine.h"
 #include "tests/support/interpreting_driver.h"
 #include "tests/support/lu_batch.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
+#include "tools/lu_batch.h"
 
 #include <catch2/catch.hpp>
 
@@ -156,6 +158,65 @@ TEST_CASE("batch: what is refused", "[lu_batch]") {
   const test::LuBatchOnDevice device(*scene.context, tables, 2);
   const cuda::Stream stream(*scene.context);
   CHECK_THROWS_WITH(device.batch().solve(4096, 4096 + 8, stream), Catch::Contains("overlap"));
+}
+
+TEST_CASE("batch: the code of a 3 x 3 matrix", "[lu_batch]") {
+  // x . x
+  // . x x   entry (2,2) takes one product, those above it none
+  // . x x
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {0, 2}, {1, 1}, {1, 2}, {2, 1}, {2, 2}});
+  const ir::Module module = make_lu_batch(test::tables_in_order(pattern));
+  REQUIRE(module.functions.size() == 4);
+  const std::string text = ir::print(module);
+  const auto count = [&](const std::string& word) {
+    size_t found = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+      ++found;
+    return found;
+  };
+  CHECK(count("div.f64") == 3);
+  CHECK(count("call @lu_batch_factor_0") == 1);
+  CHECK(count("call @lu_batch_solve_0") == 1);
+  // Slots: (0,0), (1,1), (2,1), (0,2), (1,2), (2,2), 256 bytes apart. What has just been computed
+  // is not loaded: all operands of this factorization are in registers.
+  for (int slot = 0; slot < 6; ++slot)
+    CHECK(count("store.device.f64 %factors + " + std::to_string(slot * 256) + ",") == 1);
+  const std::string factor = text.substr(0, text.find("kernel @"));
+  CHECK(factor.find("load.device.f64 %factors") == std::string::npos);
+}
+
+TEST_CASE("batch: the road of the command", "[lu_batch]") {
+  // Newer than the driver, so that PTX is loaded, which can be interpreted.
+  struct NeverAsked : Assembler {
+    std::string identity() const override { return "newest 99.0"; }
+    Assembled assemble(const AssembleRequest&) const override {
+      throw InternalError("the assembler was asked");
+    }
+  };
+  Scene scene;
+  Random random(17);
+  Matrix a;
+  a.pattern = test::random_square(random, 12, 3);
+  a.values = test::dominant_values(a.pattern, random);
+  const LuTables tables = test::tables_in_order(a.pattern, &random);
+  LuBatchRequest request;
+  request.instances = 70;
+  TaskPool pool(2);
+  const LuBatchReport gpu = run_gpu_batch(*scene.context, NeverAsked(), a, tables, request, pool);
+  const LuBatchReport cpu = run_cpu_batch(a, tables, request, pool);
+  CHECK(gpu.checked == 64);
+  CHECK(cpu.checked == 70);
+  for (const LuBatchReport& report : {gpu, cpu}) {
+    INFO(report.device);
+    CHECK(report.residual > 0);
+    CHECK(report.residual < 1e-14);
+    CHECK(report.not_finite == 0);
+    CHECK(report.replaced == 0);
+  }
+  request.factor.pivot_threshold = 0.999;
+  const LuBatchReport replaced =
+      run_gpu_batch(*scene.context, NeverAsked(), a, tables, request, pool);
+  CHECK(replaced.replaced == run_cpu_batch(a, tables, request, pool).replaced);
 }
 
 TEST_CASE("batch: a power grid", "[lu_batch]") {

@@ -1,0 +1,230 @@
+#include "tools/lu_batch.h"
+
+#include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "compiler/lower/lu_batch.h"
+#include "ir/error.h"
+#include "runtime/driver/graph.h"
+#include "runtime/lu/gpu_batch.h"
+#include "runtime/lu/refine.h"
+#include "tools/gpu_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparsertc {
+namespace {
+
+/// Instances whose residual is computed.
+constexpr uint64_t kChecked = 64;
+/// Instances whose numbers are made together: they are neighbours in memory.
+constexpr uint64_t kChunk = 256;
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
+/// Entry p of an instance. A hash of seed and place (the finaliser of SplitMix64, Steele, Lea and
+/// Flood, OOPSLA 2014), so that any instance can be made alone.
+double value_of(const Matrix& a, const LuBatchRequest& request, uint64_t instance, uint64_t p) {
+  uint64_t bits = (request.seed * request.instances + instance) * a.pattern.nnz() + p;
+  bits = (bits + 1) * 0x9E3779B97F4A7C15u;
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+  bits ^= bits >> 31;
+  const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
+  return a.values[p] * (0.9 + 0.2 * unit);
+}
+
+struct Instance {
+  std::vector<double> values, b;
+};
+
+Instance make_instance(const Matrix& a, const LuBatchRequest& request, uint64_t instance) {
+  Instance result{std::vector<double>(a.pattern.nnz()), std::vector<double>(a.pattern.rows)};
+  for (uint32_t i = 0; i < a.pattern.rows; ++i)
+    for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p) {
+      result.values[p] = value_of(a, request, instance, p);
+      result.b[i] += result.values[p];
+    }
+  return result;
+}
+
+/// The larger one; NaN where either is.
+double worse(double x, double y) {
+  return x >= y || std::isnan(x) ? x : y;
+}
+
+double residual_of(const Matrix& a, const Instance& instance, const std::vector<double>& x) {
+  const lu::MatrixView<double> view{a.pattern.rows, a.pattern.row_offset, a.pattern.column_index,
+                                    instance.values};
+  return lu::relative_residual<double>(view, instance.b, x, false);
+}
+
+std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)};
+}
+
+/// The median over `repeat` launches of a graph with this work; one before them does not count.
+double graph_us(const cuda::Context& gpu, const cuda::Stream& stream, unsigned repeat,
+                const std::function<void()>& enqueue) {
+  const cuda::Graph graph(gpu, stream, enqueue);
+  const cuda::Event start(gpu), end(gpu);
+  graph.launch();
+  std::vector<double> samples;
+  for (unsigned i = 0; i < repeat; ++i) {
+    start.record(stream);
+    graph.launch();
+    end.record(stream);
+    end.synchronize();
+    samples.push_back(end.microseconds_since(start));
+  }
+  return median(samples);
+}
+
+/// Machine code, or PTX where the driver does not take what the assembler makes.
+std::vector<uint8_t> make_code(const cuda::Context& gpu, const Assembler& assembler,
+                               const LuTables& tables, TaskPool& pool, LuBatchReport& report) {
+  const double begin = now_us();
+  const Target target = find_target(target_of(gpu));
+  const ir::Module module = make_lu_batch(tables);
+  std::vector<uint8_t> image;
+  if (takes_cubins(gpu, target, assembler.identity())) {
+    const std::vector<std::string> units = emit_ptx_units(module, target);
+    AssembleRequest request;
+    request.units = units;
+    request.target = target.name;
+    request.kernels = {kLuBatchFactorKernel, kLuBatchSolveKernel};
+    request.max_registers = register_limit(kLuBatchLanes);
+    request.provenance = "part=lu_batch\n";
+    request.jobs = pool.threads();
+    Assembled code = assembler.assemble(request);
+    report.assembler = code.assembler;
+    image = std::move(code.cubin);
+  } else {
+    const std::string ptx = emit_ptx(module, target);
+    report.assembler = "driver";
+    image.assign(ptx.begin(), ptx.end());
+  }
+  report.assemble_ms = (now_us() - begin) / 1000;
+  report.code_bytes = image.size();
+  return image;
+}
+
+} // namespace
+
+LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
+                            const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
+  LuBatchReport report;
+  report.device = "gpu";
+  report.multiply_adds = multiply_adds(tables);
+  const uint64_t count = request.instances, n = tables.size, nnz = tables.input_nnz;
+  const uint64_t need = (lu_batch_numbers(tables) + nnz + 2 * n) * count * sizeof(double);
+  if (need > gpu.free_memory())
+    throw UserError(fmt::format("a batch of {} matrices takes {} bytes of the GPU's memory, of "
+                                "which {} are free",
+                                count, need, gpu.free_memory()),
+                    "a smaller --batch");
+
+  const std::vector<uint8_t> image = make_code(gpu, assembler, tables, pool, report);
+
+  std::vector<double> values(nnz * count), b(n * count);
+  pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {
+    const uint64_t first = chunk * kChunk, end = std::min(count, first + kChunk);
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p)
+        for (uint64_t s = first; s < end; ++s) {
+          const double value = value_of(a, request, s, p);
+          values[p * count + s] = value;
+          b[i * count + s] += value;
+        }
+  });
+
+  lu::GpuBatchCode kernels;
+  kernels.image = image;
+  kernels.factor = kLuBatchFactorKernel;
+  kernels.solve = kLuBatchSolveKernel;
+  kernels.lanes = kLuBatchLanes;
+  kernels.numbers = lu_batch_numbers(tables);
+  kernels.not_finite_bit = kLuBatchNotFinite;
+  const cuda::Stream stream(gpu);
+  const lu::GpuBatch batch(gpu, kernels, tables, count);
+  report.registers = batch.factor_kernel().registers;
+  const cuda::DeviceBuffer values_on_gpu(gpu, nnz * count * sizeof(double));
+  const cuda::DeviceBuffer b_on_gpu(gpu, n * count * sizeof(double));
+  const cuda::DeviceBuffer x_on_gpu(gpu, n * count * sizeof(double));
+  values_on_gpu.upload(bytes_of(values), stream);
+  b_on_gpu.upload(bytes_of(b), stream);
+  const auto factor = [&] { batch.factor(values_on_gpu.address(), stream, request.factor); };
+  const auto solve = [&] { batch.solve(b_on_gpu.address(), x_on_gpu.address(), stream); };
+  factor(); // loads the code, which a graph would not
+  solve();
+  stream.synchronize("factorizing and solving a batch");
+  report.factor_ns =
+      graph_us(gpu, stream, request.repeat, factor) * 1000 / static_cast<double>(count);
+  report.solve_ns =
+      graph_us(gpu, stream, request.repeat, solve) * 1000 / static_cast<double>(count);
+
+  for (const lu::BatchStatus& status : batch.status(stream)) {
+    report.replaced += status.replaced;
+    report.not_finite += status.finite ? 0 : 1;
+  }
+  std::vector<double>& all = b; // it has the size, and is not needed any more
+  x_on_gpu.download({reinterpret_cast<uint8_t*>(all.data()), all.size() * sizeof(double)}, stream);
+  report.checked = std::min(count, kChecked);
+  std::vector<double> x(n);
+  for (uint64_t c = 0; c < report.checked; ++c) {
+    const uint64_t s = c * count / report.checked;
+    for (uint64_t i = 0; i < n; ++i)
+      x[i] = all[i * count + s];
+    report.residual = worse(report.residual, residual_of(a, make_instance(a, request, s), x));
+  }
+  return report;
+}
+
+LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
+                            TaskPool& pool) {
+  LuBatchReport report;
+  report.device = "cpu";
+  report.multiply_adds = multiply_adds(tables);
+  report.checked = request.instances;
+  lu::Factors<double> factors(tables, &pool);
+  std::vector<double> factor_us(request.repeat, 0.0), solve_us(request.repeat, 0.0);
+  std::vector<double> x(tables.size);
+  for (unsigned round = 0; round < request.repeat; ++round)
+    for (uint64_t s = 0; s < request.instances; ++s) {
+      const Instance instance = make_instance(a, request, s);
+      const double begin = now_us();
+      const lu::FactorStatus status = factors.refactor(instance.values, request.factor);
+      const double middle = now_us();
+      factors.solve(instance.b, x);
+      solve_us[round] += now_us() - middle;
+      factor_us[round] += middle - begin;
+      if (round > 0)
+        continue;
+      report.replaced += status.perturbed;
+      report.not_finite += status.outcome == lu::FactorOutcome::ok ? 0 : 1;
+      report.residual = worse(report.residual, residual_of(a, instance, x));
+    }
+  const double count = static_cast<double>(request.instances);
+  report.factor_ns = median(factor_us) * 1000 / count;
+  report.solve_ns = median(solve_us) * 1000 / count;
+  return report;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,51 @@
+// `sparsertc solve --batch`: many matrices of one pattern, factorized and solved at once.
+#pragma once
+
+#include "compiler/assemble/assembler.h"
+#include "compiler/input/matrix.h"
+#include "ir/lu_tables.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/host/task_pool.h"
+#include "runtime/lu/factors.h"
+
+#include <cstdint>
+#include <string>
+
+namespace sparsertc {
+
+/// Instance s has the values of A, each times a random factor from 0.9 to 1.1, and b = A * ones.
+struct LuBatchRequest {
+  uint64_t instances = 0;
+  uint64_t seed = 1;
+  unsigned repeat = 1; ///< timed runs of each phase; the median counts
+  lu::FactorOptions factor;
+};
+
+struct LuBatchReport {
+  std::string device; ///< "gpu" or "cpu"
+  /// Of one instance, when all are done at once (GPU) or one after the other (CPU).
+  double factor_ns = 0;
+  double solve_ns = 0;
+  uint64_t multiply_adds = 0;
+  uint64_t replaced = 0;   ///< pivots of all instances
+  uint64_t not_finite = 0; ///< instances
+  /// The largest relative residual, without refinement, of the instances that were looked at.
+  double residual = 0;
+  uint64_t checked = 0;
+  /// Of the code; empty and 0 on the CPU.
+  std::string assembler;
+  double assemble_ms = 0;
+  uint64_t code_bytes = 0;
+  uint32_t registers = 0; ///< a thread of the factorization
+};
+
+/// On the GPU: the code of compiler/lower/lu_batch.h, each launch timed as a graph. UserError where
+/// the pattern is too large for it, or the memory too small.
+LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
+                            const LuTables& tables, const LuBatchRequest& request, TaskPool& pool);
+
+/// One instance after the other by the factors of runtime/lu, `pool` working on each.
+LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
+                            TaskPool& pool);
+
+} // namespace sparsertc
