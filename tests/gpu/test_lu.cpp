@@ -4,7 +4,6 @@
 #include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "tests/gpu/gpu_spmm.h"
-#include "tests/support/lu_batch.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
 #include "tools/lu_gpu.h"
@@ -216,21 +215,4 @@ TEST_CASE("lu: real matrices") {
     CHECK_FALSE(solves(a, pool, false, report, error_on_cpu));
   }
   CHECK(solved > 40);
-}
-
-TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
-  const cuda::Context* context = gpu();
-  if (context == nullptr)
-    return;
-  Random random(8);
-  const Pattern pattern = test::random_square(random, 30, 3);
-  const LuTables tables = test::tables_in_order(pattern, &random);
-  std::vector<std::vector<double>> values;
-  for (int s = 0; s < 75; ++s)
-    values.push_back(test::dominant_values(pattern, random));
-  test::check_batch(*context, tables, values, random);
-  LuBatchOptions cut;
-  cut.operations_of_function = 100;
-  cut.window = 8;
-  test::check_batch(*context, tables, values, random, cut, 0.9);
 }

@@ -1,0 +1,34 @@
+// Sparse LU in batches on the GPU, bit by bit against the same sums on the CPU.
+#include "tests/gpu/gpu_spmm.h"
+#include "tests/support/lu_batch.h"
+#include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_patterns.h"
+
+#include <catch2/catch.hpp>
+
+#include <vector>
+
+using namespace sparsertc;
+using test::Random;
+
+TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
+  Machine& machine = Machine::get();
+  if (!machine.can_test())
+    return;
+  const cuda::Context* const context = machine.gpu();
+  if (machine.interpreter() != nullptr || context == nullptr) {
+    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (diff_lu_batch)");
+    return;
+  }
+  Random random(8);
+  const Pattern pattern = test::random_square(random, 30, 3);
+  const LuTables tables = test::tables_in_order(pattern, &random);
+  std::vector<std::vector<double>> values;
+  for (int s = 0; s < 75; ++s)
+    values.push_back(test::dominant_values(pattern, random));
+  test::check_batch(*context, tables, values, random);
+  LuBatchOptions cut;
+  cut.operations_of_function = 100;
+  cut.window = 8;
+  test::check_batch(*context, tables, values, random, cut, 0.9);
+}
