@@ -259,6 +259,8 @@ std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting
   for (const GpuBenchRow& row : rows) {
     nlohmann::ordered_json one;
     one["matrix"] = row.name;
+    if (setting.convolutions)
+      one["conv"] = row.conv;
     if (row.nominal_percent >= 0)
       one["nominal_sparsity"] = row.nominal_percent / 100;
     if (!row.failure.empty()) {
@@ -266,8 +268,6 @@ std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting
       json["cases"].push_back(one);
       continue;
     }
-    if (setting.convolutions)
-      one["conv"] = row.conv;
     one["sparsity"] = row.actual_percent / 100;
     one["m"] = row.m;
     one["k"] = row.k;
