@@ -133,6 +133,10 @@ std::vector<double> rounded_weights(const Matrix& weights, DataType type) {
   const Pattern& pattern = weights.pattern;
   for (uint32_t row = 0; row < pattern.rows; ++row)
     for (uint64_t i = pattern.row_offset[row]; i < pattern.row_offset[row + 1]; ++i) {
+      if (!std::isfinite(weights.values[i])) // of a file the reader says so, with the place
+        throw UserError(fmt::format("{}: weight {} at row {}, column {} is not finite",
+                                    weights.name, weights.values[i], row, pattern.column_index[i]),
+                        "repair the weights");
       rounded[i] = round_to(weights.values[i], stored);
       if (!std::isfinite(rounded[i]))
         throw UserError(fmt::format("{}: weight {} at row {}, column {} is too large for {}",
