@@ -262,7 +262,9 @@ bool fits(SpmmSchedule schedule) {
     return false;
   if (tile.splitk > 1 && tile.groups > kNamedBarriers)
     return false;
-  if (tile.stage == Stage::smem && tile.groups % groups_for_staging(schedule) == 0)
+  const bool can_stage = staging_piece_bytes(schedule) != 0 && // else it is refused later
+                         tile.groups % groups_for_staging(schedule) == 0;
+  if (tile.stage == Stage::smem && can_stage)
     round_chunk(schedule);
   return shared_bytes(schedule) <= schedule.target.shared_bytes_per_block;
 }

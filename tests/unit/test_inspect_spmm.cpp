@@ -236,6 +236,14 @@ TEST_CASE("combinations that cannot be are refused with a way out") {
   CHECK(message("rows=256,vec=8").find("at most 512") != std::string::npos);
   CHECK(usage_error([&] { schedule(matrix, "host", 256, "stage=smem"); }).find("GPU") !=
         std::string::npos);
+  SpmmProblem halves; // pieces of 4 bytes are two elements of these
+  halves.type = DataType::f16;
+  for (std::optional<uint32_t> columns : {std::optional<uint32_t>{7}, std::optional<uint32_t>{}}) {
+    halves.columns = columns;
+    CHECK(usage_error([&] {
+            schedule_spmm(matrix, halves, find_target("sm_90"), parse_tile_choice("stage=smem"));
+          }).find("4 aligned bytes") != std::string::npos);
+  }
   SpmmProblem problem;
   problem.half_terms = 8;
   CHECK(usage_error([&] {
