@@ -2,7 +2,6 @@
 
 #include "compiler/emit/ptx.h"
 #include "compiler/inspect/lu_schedule.h"
-#include "compiler/lower/lu_batch.h"
 #include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "runtime/lu/gpu_batch.h"
@@ -99,10 +98,11 @@ double graph_us(const cuda::Context& gpu, const cuda::Stream& stream, unsigned r
 
 /// Machine code, or PTX where the driver does not take what the assembler makes.
 std::vector<uint8_t> make_code(const cuda::Context& gpu, const Assembler& assembler,
-                               const LuTables& tables, TaskPool& pool, LuBatchReport& report) {
+                               const LuTables& tables, const LuBatchOptions& options,
+                               TaskPool& pool, LuBatchReport& report) {
   const double begin = now_us();
   const Target target = find_target(target_of(gpu));
-  const ir::Module module = make_lu_batch(tables);
+  const ir::Module module = make_lu_batch(tables, options);
   std::vector<uint8_t> image;
   if (takes_cubins(gpu, target, assembler.identity())) {
     const std::vector<std::string> units = emit_ptx_units(module, target);
@@ -141,7 +141,7 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
                                 count, need, gpu.free_memory()),
                     "a smaller --batch");
 
-  const std::vector<uint8_t> image = make_code(gpu, assembler, tables, pool, report);
+  const std::vector<uint8_t> image = make_code(gpu, assembler, tables, request.code, pool, report);
 
   std::vector<double> values(nnz * count), b(n * count);
   pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {

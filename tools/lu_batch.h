@@ -3,6 +3,7 @@
 
 #include "compiler/assemble/assembler.h"
 #include "compiler/input/matrix.h"
+#include "compiler/lower/lu_batch.h"
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/host/task_pool.h"
@@ -19,6 +20,7 @@ struct LuBatchRequest {
   uint64_t seed = 1;
   unsigned repeat = 1; ///< timed runs of each phase; the median counts
   lu::FactorOptions factor;
+  LuBatchOptions code;
 };
 
 struct LuBatchReport {

@@ -34,7 +34,7 @@ if [[ -z "$folder" ]]; then
 fi
 
 cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
-targets=(gpu_tests bench_lu_gpu)
+targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
 for target in sparsertc engine engine_tune; do

@@ -1,0 +1,153 @@
+// Times of sparse LU in batches on the GPU, nanoseconds an instance, beside KLU on one core of the
+// same machine, where libklu.so.1 is beside this program or where the loader finds it.
+//
+//   bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] [--window N] [--ahead N]
+//                      MATRIX...
+//
+// --operations, --window, --ahead   as LuBatchOptions has them
+//
+// Times of the GPU are medians of replays of a CUDA graph of one launch, between two events. The
+// order is AMD; the residual is the largest of 64 instances, without refinement.
+#include "compiler/assemble/assembler_chain.h"
+#include "compiler/assemble/ptxas.h"
+#include "compiler/input/read.h"
+#include "compiler/inspect/lu_analysis.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "ir/error.h"
+#include "runtime/driver/driver_assembler.h"
+#include "runtime/driver/nvjitlink_assembler.h"
+#include "tests/support/klu_reference.h"
+#include "tools/gpu_device.h"
+#include "tools/lu_batch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsertc {
+namespace {
+
+template <class Work>
+double median_ns(unsigned repeat, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  work();
+  std::vector<double> samples;
+  for (unsigned i = 0; i < repeat; ++i) {
+    const Clock::time_point start = Clock::now();
+    work();
+    samples.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
+void bench(const std::string& path, const cuda::Context& gpu, const Assembler& assembler,
+           const LuBatchRequest& request, TaskPool& pool) {
+  ReadOptions read;
+  read.require_values = true;
+  const Matrix a = read_matrix(path, read);
+  const std::string file = path.substr(path.rfind('/') + 1);
+  LuAnalysisOptions options;
+  options.order = FillOrder::amd;
+  options.pool = &pool;
+  const LuAnalysis analysis = analyse_lu(a, options);
+  const LuTables tables = make_lu_tables(
+      a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
+      &pool);
+  const LuBatchReport report = run_gpu_batch(gpu, assembler, a, tables, request, pool);
+  std::string line = fmt::format("{:18} {:6} {:8} {:9} {:9.1f} {:9.1f} {:9.1e} {:9.0f} {:9}",
+                                 file.substr(0, file.find('.')), a.pattern.rows, tables.nnz(),
+                                 report.multiply_adds, report.factor_ns, report.solve_ns,
+                                 report.residual, report.assemble_ms, report.code_bytes);
+  if (const auto klu = test::KluReference::make(a)) {
+    const double refactor = median_ns(request.repeat, [&] { klu->refactor(); });
+    const std::vector<double> ones(a.pattern.rows, 1.0);
+    std::vector<double> right;
+    const double solve = median_ns(request.repeat, [&] {
+      right = ones;
+      klu->solve(right);
+    });
+    line += fmt::format(" {:10.0f} {:9.0f} {:8.0f} {:8.0f}", refactor, solve,
+                        refactor / report.factor_ns, solve / report.solve_ns);
+  }
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int run(int count, char** words) {
+  LuBatchRequest request;
+  uint32_t instances = 16384, repeat = 20;
+  std::vector<std::string> paths;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    uint32_t* const number = word == "--instances"    ? &instances
+                             : word == "--repeat"     ? &repeat
+                             : word == "--operations" ? &request.code.operations_of_function
+                             : word == "--window"     ? &request.code.window
+                             : word == "--ahead"      ? &request.code.ahead
+                                                      : nullptr;
+    if (number != nullptr && i + 1 < count) {
+      const std::string_view digits = words[++i];
+      std::from_chars(digits.data(), digits.data() + digits.size(), *number);
+    } else {
+      paths.emplace_back(word);
+    }
+  }
+  if (paths.empty() || request.code.operations_of_function == 0 || request.code.window == 0) {
+    fmt::print(stderr, "usage: bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] "
+                       "[--window N] [--ahead N] MATRIX...\n");
+    return 2;
+  }
+  request.instances = instances;
+  request.repeat = std::max(repeat, 1u);
+  const std::unique_ptr<cuda::Context> gpu = require_gpu();
+  std::vector<std::string> refused;
+  const std::unique_ptr<Assembler> assembler =
+      AssemblerChain::find({{"ptxas", Ptxas::find},
+                            {"nvjitlink", NvJitLinkAssembler::find},
+                            {"driver", DriverAssembler::find}},
+                           refused);
+  if (!assembler)
+    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
+                       "install a CUDA toolkit, or nvJitLink alone");
+  fmt::print("{}, {}, {} instances, ns an instance\n", gpu->properties().name,
+             assembler->identity(), instances);
+  if (!test::KluReference::available())
+    fmt::print("no libklu.so.1: times of the GPU alone\n");
+  fmt::print("{:18} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8}\n",
+             "matrix", "n", "nnz(L+U)", "mul-adds", "factor", "solve", "residual", "asm ms",
+             "bytes", "KLU", "KLU solve", "x", "x solve");
+  TaskPool pool;
+  int failed = 0;
+  for (const std::string& path : paths)
+    try {
+      bench(path, *gpu, *assembler, request, pool);
+    } catch (const std::exception& error) {
+      fmt::print("{}: {}\n", path, error.what());
+      failed = 1;
+    }
+  return failed;
+}
+
+} // namespace
+} // namespace sparsertc
+
+int main(int count, char** words) {
+  try {
+    return sparsertc::run(count, words);
+  } catch (const sparsertc::NoGpuError& error) {
+    fmt::print("SKIPPED: {}\n", error.what());
+    return 3;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_lu_batch_gpu: {}\n", error.what());
+    return 1;
+  }
+}
