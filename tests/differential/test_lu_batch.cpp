@@ -219,6 +219,39 @@ TEST_CASE("batch: the road of the command", "[lu_batch]") {
   CHECK(replaced.replaced == run_cpu_batch(a, tables, request, pool).replaced);
 }
 
+TEST_CASE("batch: a driver that fails at any call", "[lu_batch]") {
+  Scene scene;
+  Random random(18);
+  const Pattern pattern = tridiagonal(5);
+  const LuTables tables = test::tables_in_order(pattern);
+  const Batch values = dominant(pattern, random, 3), b(3, std::vector<double>(5, 1.0));
+  const auto solve = [&] {
+    test::LuBatchOnDevice device(*scene.context, tables, 3);
+    const Batch x = device.solve(values, b);
+    device.status();
+    return x;
+  };
+  const auto before = scene.fake.alive();
+  const Batch x = solve();
+  uint64_t failures = 0;
+  for (uint64_t call = 1;; ++call) {
+    scene.fake.fail_call(call);
+    try {
+      const Batch again = solve();
+      CHECK(again == x); // what failed, if anything, was only to give something back
+      break;
+    } catch (const RuntimeError& error) {
+      ++failures;
+      INFO(error.what());
+      CHECK(std::string(error.what()).find("CUDA_ERROR_UNKNOWN") != std::string::npos);
+      CHECK(scene.fake.alive() == before);
+    }
+  }
+  scene.fake.fail_call(0);
+  CHECK(failures > 15);
+  CHECK(solve() == x);
+}
+
 TEST_CASE("batch: a power grid", "[lu_batch]") {
   const char* const folder = std::getenv("SPARSERTC_DATA");
   if (folder == nullptr) {
