@@ -36,7 +36,7 @@ bool one_block_solves(const cuda::Context& context, const LuTables& tables,
   const uint64_t bytes = lu_block_solve_bytes(tables.size, options.single ? 4 : 8);
   const uint64_t most = std::min(context.properties().max_shared_bytes_per_block,
                                  find_target(target_of(context)).shared_bytes_per_block);
-  if (bytes <= most)
+  if (bytes <= most && tables.size <= LuBlockSolve::kMostRows)
     return true;
   if (options.solve == LuGpuSolve::block)
     throw UserError(
@@ -94,6 +94,7 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
   code.input_threads = kLuInputThreads;
   code.dataflow_threads = threads;
   if (one_block) {
+    code.block_input = kLuBlockInputKernel;
     code.block_solve = kLuBlockSolveKernel;
     code.block_threads = options.block_threads;
     code.block_shared_bytes = ptx_dynamic_shared_bytes(module);

@@ -28,7 +28,11 @@ constexpr uint64_t kTriangleClocks = 500;
 
 struct Record {
   uint32_t shape = 0;
-  std::array<uint32_t, kLanes * kWords> words;
+  std::array<uint32_t, kLanes* kWords> words = {};
+  /// By strip, lane, number; a gather has the first strip alone.
+  std::array<uint32_t, kLanes * kColumns> slot, pivot;
+
+  uint32_t strips() const { return shape == LuBlockSolve::kTriangle ? 2 : 1; }
 };
 
 /// One of the two substitutions: the products of a row are those at places begin(i) to end(i).
@@ -124,11 +128,13 @@ public:
       base[w] = static_cast<uint32_t>(count);
       count += records_[w].size();
     }
-    if ((count + LuBlockSolve::kReadAhead) * kLanes * kWords >= kMost)
+    if ((count + LuBlockSolve::kReadAhead) * kLanes * kColumns >= kMost)
       throw UserError("the factors are too large for one block's tables",
                       "solve with the dataflow kernel");
-    end_step(); // read ahead, not done
-    --solve_.steps;
+    for (uint32_t i = 0; i < LuBlockSolve::kReadAhead; ++i) {
+      end_step(); // read, not done
+      --solve_.steps;
+    }
     for (size_t i = 0; i < solve_.end.size(); ++i)
       solve_.end[i] += base[i % warps_];
     for (const std::vector<Record>& stream : records_)
@@ -257,12 +263,14 @@ private:
     for (size_t r = first; r < end; ++r) {
       const auto lane = static_cast<uint32_t>((r - first) * lanes);
       word(records.back(), lane, 0) = rows[r].row;
-      word(records.back(), lane, 1) = static_cast<uint32_t>(tables_.diagonal[rows[r].row]);
       for (size_t p = 0; p < rows[r].places.size(); ++p) {
         Record& record = records[p / in_record];
         const auto inside = static_cast<uint32_t>(p % in_record);
-        word(record, lane + inside % lanes, 4 + inside / lanes) = s.slot(rows[r].places[p]);
-        word(record, lane + inside % lanes, 8 + inside / lanes) = s.index(rows[r].places[p]);
+        const uint32_t of = lane + inside % lanes, number = inside / lanes;
+        set_number(record, of, number, s.slot(rows[r].places[p]), rows[r].row);
+        uint32_t& pair = word(record, of, 1 + number / 2);
+        const uint32_t shift = number % 2 * 16, k = s.index(rows[r].places[p]);
+        pair = (pair & ~(0xFFFFu << shift)) | k << shift;
       }
     }
     deal(records);
@@ -306,16 +314,15 @@ private:
       const uint32_t first_lane = lane;
       for (const uint32_t row : sets[set]) {
         for (size_t chunk = 0; chunk < records.size(); ++chunk) {
-          word(records[chunk], lane, 0) = row;
-          word(records[chunk], lane, 1) = static_cast<uint32_t>(tables_.diagonal[row]);
-          word(records[chunk], lane, 2) = first_lane + static_cast<uint32_t>(chunk) * kColumns;
+          const uint32_t source = first_lane + static_cast<uint32_t>(chunk) * kColumns;
+          word(records[chunk], lane, 0) = row | source % kLanes << 16;
         }
         for (uint64_t place = s.begin(row); place < s.end(row); ++place) {
           if (level_[s.index(place)] < span.first)
             continue;
           const auto column = static_cast<uint32_t>(
               std::find(sets[set].begin(), sets[set].end(), s.index(place)) - sets[set].begin());
-          word(records[column / kColumns], lane, 4 + column % kColumns) = s.slot(place);
+          set_number(records[column / kColumns], lane, column % kColumns, s.slot(place), row);
         }
         ++lane;
       }
@@ -324,34 +331,47 @@ private:
   }
 
   static uint32_t& word(Record& record, uint32_t lane, uint32_t number) {
-    return record.words[(number / 4 * kLanes + lane) * 4 + number % 4];
+    return record.words[lane * kWords + number];
+  }
+  void set_number(Record& record, uint32_t lane, uint32_t number, uint32_t slot, uint32_t row) {
+    const uint32_t at = (number / kProducts * kLanes + lane) * kProducts + number % kProducts;
+    record.slot[at] = slot;
+    record.pivot[at] = static_cast<uint32_t>(tables_.diagonal[row]);
   }
 
   Record empty_record(uint32_t shape) const {
     Record record;
     record.shape = shape;
-    record.words.fill(UINT32_MAX);
+    record.slot.fill(UINT32_MAX);
+    record.pivot.fill(UINT32_MAX);
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       word(record, lane, 0) = tables_.size;
-      word(record, lane, 2) = word(record, lane, 3) = 0;
-      for (uint32_t i = 8; shape == 0 && i < kWords; ++i)
-        word(record, lane, i) = tables_.size;
+      if (shape == 0)
+        word(record, lane, 1) = word(record, lane, 2) = tables_.size | tables_.size << 16;
     }
     return record;
   }
 
   void append(const Record& record) {
+    const uint32_t numbers = record.strips() * kLanes * kProducts;
     solve_.shape.push_back(record.shape);
+    solve_.shape.push_back(static_cast<uint32_t>(solve_.slot.size() / (kLanes * kProducts)));
     solve_.records.insert(solve_.records.end(), record.words.begin(), record.words.end());
+    solve_.slot.insert(solve_.slot.end(), record.slot.begin(), record.slot.begin() + numbers);
+    solve_.pivot.insert(solve_.pivot.end(), record.pivot.begin(), record.pivot.begin() + numbers);
   }
 
   void begin_step() { load_.assign(warps_, 0); }
-  /// To the warp with the fewest records in this step.
+  /// To the warp with the fewest records in this step; among those to the one whose turn it is: it
+  /// has had the most time to read ahead.
   void deal(const std::vector<Record>& records) {
-    const auto least = std::min_element(load_.begin(), load_.end());
-    *least += records.size();
-    std::vector<Record>& to = records_[static_cast<size_t>(least - load_.begin())];
-    to.insert(to.end(), records.begin(), records.end());
+    uint32_t least = turn_;
+    for (uint32_t i = 1; i < warps_; ++i)
+      if (const uint32_t warp = (turn_ + i) % warps_; load_[warp] < load_[least])
+        least = warp;
+    load_[least] += records.size();
+    turn_ = (least + 1) % warps_;
+    records_[least].insert(records_[least].end(), records.begin(), records.end());
   }
   void end_step() {
     ++solve_.steps;
@@ -365,7 +385,8 @@ private:
   std::vector<uint64_t> level_;
   const uint32_t warps_;
   std::vector<std::vector<Record>> records_; ///< by warp
-  std::vector<size_t> load_;
+  std::vector<size_t> load_;                 ///< by warp, records in this step
+  uint32_t turn_ = 0;
   LuBlockSolve solve_;
 };
 
@@ -377,6 +398,9 @@ LuBlockSolve make_block_solve(const LuTables& tables, const LuBlockSolveOptions&
     throw UserError(
         fmt::format("the factors have {} entries, too many for the GPU's tables", tables.nnz()),
         "--device=cpu solves on the CPU");
+  if (tables.size > LuBlockSolve::kMostRows)
+    throw UserError(fmt::format("{} unknowns are too many for one block", tables.size),
+                    "solve with the dataflow kernel");
   StepMaker maker(tables, options);
   maker.add({tables, transposed, true});
   maker.add({tables, transposed, false});
@@ -384,7 +408,8 @@ LuBlockSolve make_block_solve(const LuTables& tables, const LuBlockSolveOptions&
 }
 
 uint64_t block_solve_bytes(const LuBlockSolve& solve) {
-  return sizeof(uint32_t) * (solve.end.size() + solve.shape.size() + solve.records.size());
+  return sizeof(uint32_t) * (solve.end.size() + solve.shape.size() + solve.records.size() +
+                             solve.slot.size() + solve.pivot.size());
 }
 
 } // namespace sparsertc

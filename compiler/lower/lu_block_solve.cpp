@@ -1,6 +1,6 @@
-// Both substitutions of a solve by one block: the steps of ir/lu_block_solve.h. Two records are
-// underway: of the next one the numbers of the factors are being loaded, of the one after it the
-// words, so that nobody waits for device memory after a barrier.
+// Both substitutions of a solve by one block: the steps of ir/lu_block_solve.h, and the numbers for
+// them. As soon as a warp is through with a record it reads the next one, and only then goes to the
+// barrier: loads from device memory are underway while it waits.
 #include "ir/lu_block_solve.h"
 
 #include "compiler/lower/lu_kernel_writer.h"
@@ -25,8 +25,31 @@ constexpr uint32_t kRecordWords = LuBlockSolve::kRecordWords;
 constexpr uint32_t kProducts = LuBlockSolve::kProducts;
 constexpr uint32_t kColumns = LuBlockSolve::kColumns;
 constexpr uint32_t kWord = sizeof(uint32_t);
-/// Words of one load.
-constexpr uint32_t kVector = 4;
+
+class NumbersWriter : LuKernelWriter {
+public:
+  NumbersWriter(ir::Module& module, const LuKernelOptions& options)
+      : LuKernelWriter(module, options, kLuBlockInputKernel, kLuInputThreads) {}
+
+  void write() {
+    const Reg values = pointer("values", options_.type), slot = pointer("slot", Scalar::i32),
+              pivot = pointer("pivot", Scalar::i32), numbers = pointer("numbers", options_.type),
+              count = number("count");
+    const Reg i = thread_number(kLuInputThreads);
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, count));
+    const Reg entry = b_.load(element(slot, i, kWord), 0, 1, Cache::readonly);
+    const Reg diagonal = b_.load(element(pivot, i, kWord), 0, 1, Cache::readonly);
+    const Reg result = real_constant(0);
+    b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, entry, Operand::integer(0)));
+    const Reg value = b_.load(element(values, entry, bytes_), 0, 1, Cache::readonly);
+    const Reg reciprocal = b_.load(element(values, diagonal, bytes_), 0, 1, Cache::readonly);
+    b_.value(Opcode::neg, type_, {b_.mul(type_, value, reciprocal)}, result);
+    b_.end();
+    b_.store(element(numbers, i, bytes_), 0, result);
+    b_.end();
+    b_.return_void();
+  }
+};
 
 class BlockSolveWriter : LuKernelWriter {
 public:
@@ -39,9 +62,10 @@ public:
               from_scale = pointer("from_scale", Scalar::f64), x = pointer("x", options_.given),
               to = pointer("to", Scalar::i32), to_scale = pointer("to_scale", Scalar::f64),
               diagonal = pointer("diagonal", Scalar::i32);
-    values_ = pointer("values", options_.type);
+    const Reg values = pointer("values", options_.type);
+    numbers_ = pointer("numbers", options_.type);
     const Reg end = pointer("end", Scalar::i32);
-    shape_ = pointer("shape", Scalar::i32);
+    shapes_ = pointer("shape", Scalar::i32);
     const Reg records = pointer("records", Scalar::i32), steps = number("steps");
     vector_ = b_.address(symbol_);
     thread_ = b_.special(Special::thread_x);
@@ -54,7 +78,7 @@ public:
       const Reg factor = b_.load(element(from_scale, row, sizeof(double)), 0, 1, Cache::readonly);
       const Reg given = b_.load(element(right_column, row, given_bytes()), 0);
       const Reg slot = b_.load(element(diagonal, i, kWord), 0, 1, Cache::readonly);
-      const Reg pivot = b_.load(element(values_, slot, bytes_), 0, 1, Cache::readonly);
+      const Reg pivot = b_.load(element(values, slot, bytes_), 0, 1, Cache::readonly);
       const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
       b_.store(element(vector_, i, bytes_), 0, b_.mul(type_, value, pivot));
     });
@@ -96,17 +120,11 @@ private:
     b_.end();
   }
 
-  struct Record {
-    Reg shape;
-    Reg words;  ///< kRecordWords registers
-    Reg values; ///< kColumns registers
-    Reg pivot;
-  };
-
   void write_steps(Reg end, Reg records, Reg steps) {
     const Reg warp = b_.value(Opcode::shr, Scalar::i32, {thread_, Operand::integer(5)});
     const Reg lane = b_.special(Special::lane);
-    lane_records_ = element(records, lane, kVector * kWord);
+    lane_numbers_ = element(numbers_, lane, kProducts * bytes_);
+    lane_records_ = element(records, lane, kRecordWords * kWord);
     const uint32_t row = options_.block_threads / kLanes * kWord;
     const Reg warp_end = element(end, warp, kWord);
     sum_ = b_.fresh(type_);
@@ -114,124 +132,112 @@ private:
 
     const Reg record = b_.load(warp_end, 0, 1, Cache::readonly);
     const Reg stop = b_.load(warp_end, row, 1, Cache::readonly);
-    const Record now = declare_record(), next = declare_record();
-    read_words(record, now.shape, now.words);
-    read_words(b_.add(Scalar::i32, record, Operand::integer(1)), next.shape, next.words);
-    load_values(now);
+    words_ = b_.fresh_tuple(Scalar::i32, kRecordWords);
+    record_numbers_ = b_.fresh_tuple(type_, kColumns);
+    for (uint32_t i = 0; i < kColumns; ++i)
+      b_.constant(type_, real(0), record_numbers_[i]);
+    const Reg shape = b_.load(element(shapes_, record, 2 * kWord), 0, 2, Cache::readonly);
+    const Reg next_shape = b_.fresh_tuple(Scalar::i32, 2);
+    read_record(record, shape);
+    b_.load(element(shapes_, record, 2 * kWord), 2 * kWord, 2, Cache::readonly, next_shape);
 
+    const Reg next_stop = b_.load(warp_end, 2 * int64_t{row}, 1, Cache::readonly);
     const Reg step = b_.for_loop(steps, 1);
-    const Reg stop_after = b_.load(b_.index(warp_end, step, Operand::integer(row)),
-                                   2 * int64_t{row}, 1, Cache::readonly);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, record, stop));
     b_.loop();
-    const Reg shape_after = b_.fresh(Scalar::i32);
-    const Reg after = b_.fresh_tuple(Scalar::i32, kRecordWords);
-    load_values(next);
-    read_words(b_.add(Scalar::i32, record, Operand::integer(2)), shape_after, after);
-    b_.if_begin(is_triangle(now));
-    triangle(now);
+    b_.if_begin(is_triangle(shape));
+    triangle();
     b_.else_mark();
-    gather(now);
+    gather(shape);
     b_.end();
-    b_.move(next.shape, now.shape);
-    b_.move(shape_after, next.shape);
-    for (uint32_t i = 0; i < kRecordWords; ++i) {
-      b_.move(next.words[i], now.words[i]);
-      b_.move(after[i], next.words[i]);
-    }
-    for (uint32_t i = 0; i < kColumns; ++i)
-      b_.move(next.values[i], now.values[i]);
-    b_.move(next.pivot, now.pivot);
+    // Into the same registers: a move would wait for the loads before the barrier.
     b_.add(Scalar::i32, record, Operand::integer(1), record);
+    b_.move(next_shape, shape);
+    b_.move(next_shape[1], shape[1]);
+    read_record(record, shape);
+    b_.load(element(shapes_, record, 2 * kWord), 2 * kWord, 2, Cache::readonly, next_shape);
     b_.while_end(b_.compare(Comparison::lt, Scalar::i32, record, stop));
     b_.end();
-    b_.move(stop_after, stop);
+    b_.move(next_stop, stop);
+    b_.load(b_.index(warp_end, step, Operand::integer(row)), 3 * int64_t{row}, 1, Cache::readonly,
+            next_stop);
     b_.barrier();
     b_.end();
   }
 
-  Record declare_record() {
-    return {b_.fresh(Scalar::i32), b_.fresh_tuple(Scalar::i32, kRecordWords),
-            b_.fresh_tuple(type_, kColumns), b_.fresh(type_)};
-  }
-
-  void read_words(Reg number, Reg shape, Reg words) {
-    b_.load(element(shape_, number, kWord), 0, 1, Cache::readonly, shape);
-    const uint32_t vector = kLanes * kVector * kWord;
-    const Reg place = element(lane_records_, number, kRecordWords / kVector * vector);
-    for (uint32_t i = 0; i < kRecordWords / kVector; ++i)
-      b_.load(place, int64_t{i} * vector, kVector, Cache::readonly, words[i * kVector]);
-  }
-
-  Reg is_triangle(const Record& record) {
-    return b_.compare(Comparison::eq, Scalar::i32, record.shape,
+  Reg is_triangle(Reg shape) {
+    return b_.compare(Comparison::eq, Scalar::i32, shape,
                       Operand::integer(LuBlockSolve::kTriangle));
   }
 
-  /// The numbers of the factors; 0 where there is none.
-  void load_values(const Record& record) {
-    load_value(record.words[1], record.pivot);
-    for (uint32_t i = 0; i < kProducts; ++i)
-      load_value(record.words[4 + i], record.values[i]);
-    for (uint32_t i = kProducts; i < kColumns; ++i)
-      b_.constant(type_, real(0), record.values[i]);
-    b_.if_begin(is_triangle(record));
-    for (uint32_t i = kProducts; i < kColumns; ++i)
-      load_value(record.words[4 + i], record.values[i]);
+  /// Words and numbers; of a gather the first strip alone.
+  void read_record(Reg record, Reg shape) {
+    b_.load(element(lane_records_, record, kLanes * kRecordWords * kWord), 0, kRecordWords,
+            Cache::readonly, words_);
+    const uint32_t strip = kLanes * kProducts * bytes_;
+    const Reg place = element(lane_numbers_, shape[1], strip);
+    load_strip(place, 0, record_numbers_);
+    b_.if_begin(is_triangle(shape));
+    load_strip(place, strip, record_numbers_[kProducts]);
     b_.end();
   }
 
-  void load_value(Reg slot, Reg value) {
-    b_.constant(type_, real(0), value);
-    b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, slot, Operand::integer(0)));
-    b_.load(element(values_, slot, bytes_), 0, 1, Cache::readonly, value);
-    b_.end();
+  void load_strip(Reg place, int64_t offset, Reg numbers) {
+    const uint32_t width = 16 / bytes_;
+    for (uint32_t i = 0; i < kProducts; i += width)
+      b_.load(place, offset + int64_t{i} * bytes_, width, Cache::readonly, numbers[i]);
   }
 
-  void gather(const Record& record) {
+  /// The half of a word.
+  Reg half(Reg word, uint32_t which) {
+    return which == 0 ? b_.value(Opcode::bit_and, Scalar::i32, {word, Operand::integer(0xFFFF)})
+                      : b_.value(Opcode::shr, Scalar::i32, {word, Operand::integer(16)});
+  }
+
+  void gather(Reg shape) {
     Reg operand[kProducts];
     for (uint32_t i = 0; i < kProducts; ++i)
-      operand[i] = b_.load(element(vector_, record.words[8 + i], bytes_), 0);
+      operand[i] = b_.load(element(vector_, half(words_[1 + i / 2], i % 2), bytes_), 0);
     for (uint32_t i = 0; i < kProducts; ++i)
-      b_.fma(type_, record.values[i], operand[i], sum_, sum_);
-    b_.if_begin(b_.compare(Comparison::ne, Scalar::i32, record.shape, Operand::integer(0)));
-    add_lanes(sum_, record.shape);
-    b_.if_begin(has_row(record));
-    const Reg place = element(vector_, record.words[0], bytes_);
-    const Reg minus = b_.value(Opcode::neg, type_, {sum_});
-    b_.store(place, 0, b_.fma(type_, minus, record.pivot, b_.load(place, 0)));
+      b_.fma(type_, record_numbers_[i], operand[i], sum_, sum_);
+    b_.if_begin(b_.compare(Comparison::ne, Scalar::i32, shape, Operand::integer(0)));
+    add_lanes(sum_, shape);
+    const Reg row = half(words_[0], 0);
+    b_.if_begin(is_row(row));
+    const Reg place = element(vector_, row, bytes_);
+    b_.store(place, 0, b_.add(type_, b_.load(place, 0), sum_));
     b_.end();
     b_.constant(type_, real(0), sum_);
     b_.end();
   }
 
-  void triangle(const Record& record) {
-    const Reg place = element(vector_, record.words[0], bytes_);
+  void triangle() {
+    const Reg row = half(words_[0], 0), source = half(words_[0], 1);
+    const Reg place = element(vector_, row, bytes_);
     const Reg value = b_.load(place, 0);
-    const Reg minus = b_.value(Opcode::neg, type_, {record.pivot});
-    Reg factor[kColumns];
-    for (uint32_t i = 0; i < kColumns; ++i)
-      factor[i] = b_.mul(type_, record.values[i], minus);
     for (uint32_t i = 0; i < kColumns; ++i) {
-      const Reg lane = b_.add(Scalar::i32, record.words[2], Operand::integer(i));
-      b_.fma(type_, factor[i], from_lane(Shuffle::index, value, lane), value, value);
+      const Reg lane = b_.add(Scalar::i32, source, Operand::integer(i));
+      b_.fma(type_, record_numbers_[i], from_lane(Shuffle::index, value, lane), value, value);
     }
-    b_.if_begin(has_row(record));
+    b_.if_begin(is_row(row));
     b_.store(place, 0, value);
     b_.end();
   }
 
-  Reg has_row(const Record& record) {
-    return b_.compare(Comparison::lt, Scalar::i32, record.words[0], Operand::integer(rows_));
+  Reg is_row(Reg row) {
+    return b_.compare(Comparison::lt, Scalar::i32, row, Operand::integer(rows_));
   }
 
   const uint32_t symbol_, rows_;
-  Reg vector_, thread_, values_, shape_, lane_records_, sum_;
+  Reg vector_, thread_, numbers_, shapes_, lane_numbers_, lane_records_;
+  Reg words_, record_numbers_; ///< of the record that is worked on, and then of the next one
+  Reg sum_;
 };
 
 } // namespace
 
 void write_lu_block_solve(ir::Module& module, const LuKernelOptions& options) {
+  NumbersWriter(module, options).write();
   BlockSolveWriter(module, options).write();
 }
 

@@ -399,7 +399,7 @@ private:
 
 ir::Module make_lu_kernels(const LuKernelOptions& options) {
   ir::Module module;
-  module.functions.reserve(5); // the writers hold references
+  module.functions.reserve(6); // the writers hold references
   write_lu_input(module, options);
   FactorWriter(module, options).write();
   write_lu_solve_input(module, options);

@@ -33,11 +33,13 @@ inline constexpr const char* kLuInputKernel = "sparsertc_lu_input";
 inline constexpr const char* kLuFactorKernel = "sparsertc_lu_factor";
 inline constexpr const char* kLuSolveInputKernel = "sparsertc_lu_solve_input";
 inline constexpr const char* kLuSolveKernel = "sparsertc_lu_solve";
+inline constexpr const char* kLuBlockInputKernel = "sparsertc_lu_block_input";
 inline constexpr const char* kLuBlockSolveKernel = "sparsertc_lu_block_solve";
-/// Threads of a block of the two input kernels.
+/// Threads of a block of the input kernels.
 inline constexpr uint32_t kLuInputThreads = 256;
 
-/// Four kernels, and a fifth where block_rows is not 0; T and V being the types of LuKernelOptions:
+/// Four kernels, and two more where block_rows is not 0; T and V being the types of
+/// LuKernelOptions:
 ///
 ///   sparsertc_lu_input(A: V, source: i32, slot: i32, column: i32, scale: f64, initial: T,
 ///                      values: T, column_max: i64, status: i64, entries: i32, slots: i32)
@@ -58,9 +60,12 @@ inline constexpr uint32_t kLuInputThreads = 256;
 ///                      x: V, scale: f64, n: i32, right_sides: i32)
 ///     x[number] = scale[number] * the unknown; x may be the memory of b.
 ///
+///   sparsertc_lu_block_input(values: T, slot: i32, pivot: i32, numbers: T, count: i32)
+///     a thread for each number of the strips of ir/lu_block_solve.h.
+///
 ///   sparsertc_lu_block_solve(b: V, from: i32, from_scale: f64, x: V, to: i32, to_scale: f64,
-///                            diagonal: i32, values: T, end: i32, shape: i32, records: i32,
-///                            steps: i32)
+///                            diagonal: i32, values: T, numbers: T, end: i32, shape: i32,
+///                            records: i32, steps: i32)
 ///     a block for each right-hand side, along x; the tables are those of ir/lu_block_solve.h for
 ///     block_threads / 32 warps and block_rows rows, diagonal has the slots of the pivots. x may be
 ///     the memory of b. Where the solution is not finite, other unknowns may be NaN.

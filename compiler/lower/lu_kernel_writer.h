@@ -140,7 +140,7 @@ protected:
 /// The two kernels that go before those of the dataflow.
 void write_lu_input(ir::Module& module, const LuKernelOptions& options);
 void write_lu_solve_input(ir::Module& module, const LuKernelOptions& options);
-/// The solve by one block; options.block_rows is not 0.
+/// The two kernels of the solve by one block; options.block_rows is not 0.
 void write_lu_block_solve(ir::Module& module, const LuKernelOptions& options);
 
 } // namespace sparsertc

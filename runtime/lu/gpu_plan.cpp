@@ -44,6 +44,7 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
       solve_input_(module_.kernel(code.solve_input)), solve_(module_.kernel(code.solve)) {
   code_.image = {};
   if (code.block_solve != nullptr) {
+    block_input_ = module_.kernel(code.block_input);
     block_solve_ = module_.kernel(code.block_solve);
     if (code.block_shared_bytes > 0)
       cuda::check(context.api().cuFuncSetAttribute(
@@ -113,8 +114,19 @@ GpuPlan::Block GpuPlan::upload(const LuBlockSolve& solve, const cuda::Stream& st
   tables.end = upload(bytes_of(solve.end), stream);
   tables.shape = upload(bytes_of(solve.shape), stream);
   tables.records = upload(bytes_of(solve.records), stream);
+  tables.slot = upload(bytes_of(solve.slot), stream);
+  tables.pivot = upload(bytes_of(solve.pivot), stream);
   tables.steps = solve.steps;
+  tables.numbers = solve.numbers();
   return tables;
+}
+
+uint64_t GpuPlan::block_numbers() const {
+  const auto of = [](const Solve& solve) {
+    const Block* const block = std::get_if<Block>(&solve);
+    return block != nullptr ? block->numbers : 0;
+  };
+  return std::max(of(solve_flow_), transposed_flow_ ? of(*transposed_flow_) : 0);
 }
 
 GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream& stream) {
@@ -124,7 +136,7 @@ GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream&
 void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y,
                      uint32_t threads, bool together, std::span<const uint64_t> arguments,
                      const cuda::Stream& stream, uint32_t dynamic_shared_bytes) const {
-  constexpr size_t kMostArguments = 12;
+  constexpr size_t kMostArguments = 13;
   void* pointers[kMostArguments];
   for (size_t i = 0; i < arguments.size(); ++i)
     pointers[i] = const_cast<uint64_t*>(&arguments[i]); // the driver only reads
@@ -191,6 +203,11 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
   const Table& to = transposed ? row_order_ : column_order_;
   const Solve& tables = transposed ? *transposed_flow_ : solve_flow_;
   if (const Block* const block = std::get_if<Block>(&tables)) {
+    const uint64_t numbers[] = {workspace.values_.address(), block->slot->address(),
+                                block->pivot->address(), workspace.numbers_.address(),
+                                block->numbers};
+    launch(block_input_, blocks_for(block->numbers, code_.input_threads), 1, code_.input_threads,
+           false, numbers, stream);
     const uint64_t arguments[] = {b,
                                   from->address(),
                                   from_scale->address(),
@@ -199,6 +216,7 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
                                   to_scale->address(),
                                   diagonal_->address(),
                                   workspace.values_.address(),
+                                  workspace.numbers_.address(),
                                   block->end->address(),
                                   block->shape->address(),
                                   block->records->address(),
@@ -270,7 +288,8 @@ GpuWorkspace::GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, ui
       quotient_(context, uint64_t{plan.tables().size} * sizeof(double)),
       status_(context, sizeof(LuStatusRecord)),
       work_(context,
-            uint64_t{plan.tables().size} * kSolveVectors * right_sides * plan.factor_bytes()) {
+            uint64_t{plan.tables().size} * kSolveVectors * right_sides * plan.factor_bytes()),
+      numbers_(context, plan.block_numbers() * plan.factor_bytes()) {
   // Entries that fill brings start from 0, and so does the search for the largest of a column; the
   // kernels leave both as they must be for the next run.
   initial_.fill(0, stream);
@@ -279,7 +298,7 @@ GpuWorkspace::GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, ui
 
 uint64_t GpuWorkspace::bytes() const {
   return values_.bytes() + initial_.bytes() + column_max_.bytes() + quotient_.bytes() +
-         status_.bytes() + work_.bytes();
+         status_.bytes() + work_.bytes() + numbers_.bytes();
 }
 
 } // namespace sparsertc::lu

@@ -24,13 +24,14 @@ struct GpuCode {
   const char* factor = nullptr;
   const char* solve_input = nullptr;
   const char* solve = nullptr;
-  const char* block_solve = nullptr; ///< null where no solve is by one block
-  uint32_t input_threads = 0;        ///< of a block of the input kernels
-  uint32_t dataflow_threads = 0;     ///< of a block of the dataflow kernels
-  uint32_t block_threads = 0;        ///< of the block that solves
-  uint32_t block_shared_bytes = 0;   ///< that it asks for at its launch (dynamic ones)
-  uint32_t factor_bytes = 0;         ///< of a number of the factors: 4 or 8
-  uint32_t given_bytes = 0; ///< of a number of matrix, right-hand side and solution: 4 or 8
+  const char* block_input = nullptr; ///< null where no solve is by one block
+  const char* block_solve = nullptr;
+  uint32_t input_threads = 0;      ///< of a block of the input kernels
+  uint32_t dataflow_threads = 0;   ///< of a block of the dataflow kernels
+  uint32_t block_threads = 0;      ///< of the block that solves
+  uint32_t block_shared_bytes = 0; ///< that it asks for at its launch (dynamic ones)
+  uint32_t factor_bytes = 0;       ///< of a number of the factors: 4 or 8
+  uint32_t given_bytes = 0;        ///< of a number of matrix, right-hand side and solution: 4 or 8
 };
 
 /// What the inspector made.
@@ -53,8 +54,9 @@ struct GpuDataflowTables {
   uint32_t blocks = 0;
 };
 struct GpuBlockTables {
-  GpuTable end, shape, records;
+  GpuTable end, shape, records, slot, pivot;
   uint32_t steps = 0;
+  uint64_t numbers = 0;
 };
 
 class GpuWorkspace;
@@ -75,8 +77,7 @@ public:
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
 
   /// Enqueues A X = B, or A^T X = B, for columns of n numbers one behind the other, at most as many
-  /// as the workspace has room for. `b` and `x` may be the same memory. Two launches, or one where
-  /// one block solves.
+  /// as the workspace has room for. `b` and `x` may be the same memory. Two launches.
   void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
 
@@ -101,6 +102,8 @@ private:
   Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
   Flow upload(const LuDataflow& flow, const cuda::Stream& stream);
   Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
+  /// Of the workspace, for solves by one block.
+  uint64_t block_numbers() const;
   Solve upload(const GpuFlows::Solve& solve, const cuda::Stream& stream);
   void launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y, uint32_t threads,
               bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream,
@@ -110,7 +113,7 @@ private:
   GpuCode code_;
   const LuTables& tables_;
   cuda::Module module_;
-  cuda::Kernel input_, factor_, solve_input_, solve_, block_solve_;
+  cuda::Kernel input_, factor_, solve_input_, solve_, block_input_, block_solve_;
   Table source_, slot_, column_, scale_;
   Table row_order_, column_order_, row_scale_, column_scale_, diagonal_;
   Flow factor_flow_;
@@ -134,7 +137,7 @@ public:
 private:
   friend class GpuPlan;
   uint32_t right_sides_;
-  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, work_;
+  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, work_, numbers_;
 };
 
 } // namespace sparsertc::lu

@@ -30,8 +30,8 @@ struct Scene {
 
   Scene() {
     interpret_launches(fake);
-    fake.kernels = {kLuInputKernel, kLuFactorKernel, kLuSolveInputKernel, kLuSolveKernel,
-                    kLuBlockSolveKernel};
+    fake.kernels = {kLuInputKernel, kLuFactorKernel,     kLuSolveInputKernel,
+                    kLuSolveKernel, kLuBlockInputKernel, kLuBlockSolveKernel};
     fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
     context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
   }

@@ -100,47 +100,51 @@ std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
   for (uint32_t i = 0; i < n; ++i)
     x[i] = static_cast<T>(b[from[i]] * (from_scale.empty() ? 1.0 : from_scale[from[i]])) *
            values[t.diagonal[i]];
-  const auto value = [&](uint32_t slot) { return slot == kNoWord ? T(0) : values[slot]; };
   std::vector<std::vector<T>> sums(steps.warps, std::vector<T>(kLanes, T(0)));
   for (uint32_t step = 0; step < steps.steps; ++step)
     for (uint32_t warp = 0; warp < steps.warps; ++warp)
       for (uint32_t r = steps.end[step * steps.warps + warp];
            r < steps.end[(step + 1) * steps.warps + warp]; ++r) {
-        const auto word = [&](uint32_t lane, uint32_t number) {
-          return steps
-              .records[(uint64_t{r} * LuBlockSolve::kRecordWords / 4 + number / 4) * kLanes * 4 +
-                       lane * 4 + number % 4];
+        const auto half = [&](uint32_t lane, uint32_t number) {
+          const uint32_t word = steps.records[(r * kLanes + lane) * 4 + number / 2];
+          return word >> number % 2 * 16 & 0xFFFF;
+        };
+        const auto number = [&](uint32_t lane, uint32_t i) {
+          const uint64_t at =
+              ((steps.shape[2 * r + 1] + i / 4) * uint64_t{kLanes} + lane) * 4 + i % 4;
+          const uint32_t slot = steps.slot[at];
+          return slot == kNoWord ? T(0) : -(values[slot] * values[steps.pivot[at]]);
         };
         std::vector<T>& sum = sums[warp];
-        const uint32_t group = steps.shape[r];
+        const uint32_t group = steps.shape[2 * r];
         if (group != LuBlockSolve::kTriangle) {
           for (uint32_t lane = 0; lane < kLanes; ++lane)
             for (uint32_t p = 0; p < LuBlockSolve::kProducts; ++p)
-              sum[lane] = std::fma(value(word(lane, 4 + p)), x[word(lane, 8 + p)], sum[lane]);
+              sum[lane] = std::fma(number(lane, p), x[half(lane, 2 + p)], sum[lane]);
           if (group == 0)
             continue;
           for (uint32_t lane = 0; lane < kLanes; lane += group) {
             for (uint32_t distance = group / 2; distance > 0; distance /= 2)
               for (uint32_t i = lane; i < lane + distance; ++i)
                 sum[i] += sum[i + distance];
-            if (const uint32_t row = word(lane, 0); row < n)
-              x[row] = std::fma(-sum[lane], value(word(lane, 1)), x[row]);
+            if (const uint32_t row = half(lane, 0); row < n)
+              x[row] += sum[lane];
           }
           sum.assign(kLanes, T(0));
           continue;
         }
         std::vector<T> row(kLanes);
         for (uint32_t lane = 0; lane < kLanes; ++lane)
-          row[lane] = x[word(lane, 0)];
+          row[lane] = x[half(lane, 0)];
         for (uint32_t column = 0; column < LuBlockSolve::kColumns; ++column) {
           const std::vector<T> before = row;
           for (uint32_t lane = 0; lane < kLanes; ++lane)
-            row[lane] = std::fma(value(word(lane, 4 + column)) * -value(word(lane, 1)),
-                                 before[(word(lane, 2) + column) % kLanes], row[lane]);
+            row[lane] = std::fma(number(lane, column), before[(half(lane, 1) + column) % kLanes],
+                                 row[lane]);
         }
         for (uint32_t lane = 0; lane < kLanes; ++lane)
-          if (word(lane, 0) < n)
-            x[word(lane, 0)] = row[lane];
+          if (half(lane, 0) < n)
+            x[half(lane, 0)] = row[lane];
       }
   std::vector<double> solution(n);
   for (uint32_t i = 0; i < n; ++i)
@@ -181,6 +185,7 @@ LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, 
   const std::string ptx = emit_ptx(module, find_target("sm_80"));
   lu::GpuCode code;
   if (one_block) {
+    code.block_input = kLuBlockInputKernel;
     code.block_solve = kLuBlockSolveKernel;
     code.block_threads = block_threads;
     code.block_shared_bytes = ptx_dynamic_shared_bytes(module);

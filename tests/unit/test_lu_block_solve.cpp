@@ -18,16 +18,13 @@ namespace {
 void check_steps(const LuTables& tables, uint32_t warps, bool transposed) {
   const LuBlockSolve solve = make_block_solve(tables, {warps}, transposed);
   const uint32_t n = tables.size;
-  REQUIRE(solve.end.size() == (uint64_t{solve.steps} + 2) * warps);
+  REQUIRE(solve.end.size() == (uint64_t{solve.steps} + 1 + LuBlockSolve::kReadAhead) * warps);
   REQUIRE(solve.records.size() ==
-          solve.shape.size() * LuBlockSolve::kLanes * LuBlockSolve::kRecordWords);
+          solve.shape.size() / 2 * LuBlockSolve::kLanes * LuBlockSolve::kRecordWords);
   std::vector<uint32_t> used(tables.nnz(), 0); // as a product
-  const auto word = [&](uint64_t record, uint32_t lane, uint32_t number) {
-    return solve
-        .records[((record * LuBlockSolve::kRecordWords / 4 + number / 4) * LuBlockSolve::kLanes +
-                  lane) *
-                     4 +
-                 number % 4];
+  const auto half = [&](uint64_t record, uint32_t lane, uint32_t number) {
+    const uint32_t word = solve.records[(record * LuBlockSolve::kLanes + lane) * 4 + number / 2];
+    return word >> number % 2 * 16 & 0xFFFF;
   };
   for (uint32_t step = 0; step < solve.steps; ++step) {
     std::vector<uint32_t> writer(n, UINT32_MAX), reads;
@@ -36,20 +33,23 @@ void check_steps(const LuTables& tables, uint32_t warps, bool transposed) {
       for (uint32_t r = solve.end[step * warps + warp]; r < solve.end[(step + 1) * warps + warp];
            ++r, ++records)
         for (uint32_t lane = 0; lane < LuBlockSolve::kLanes; ++lane) {
-          const bool triangle = solve.shape[r] == LuBlockSolve::kTriangle;
-          if (const uint32_t row = word(r, lane, 0); row != n) {
+          const bool triangle = solve.shape[2 * r] == LuBlockSolve::kTriangle;
+          if (const uint32_t row = half(r, lane, 0); row != n) {
             REQUIRE(row < n);
-            REQUIRE(word(r, lane, 1) == tables.diagonal[row]);
             // A row of a triangle is its warp's in several records.
             REQUIRE((writer[row] == UINT32_MAX || (triangle && writer[row] == warp)));
             writer[row] = warp;
           }
-          for (uint32_t i = 4; i < (triangle ? 12 : 8); ++i)
-            if (const uint32_t slot = word(r, lane, i); slot != UINT32_MAX) {
-              ++used[slot];
-              if (!triangle)
-                reads.push_back(word(r, lane, i + 4));
+          for (uint32_t i = 0; i < (triangle ? 8 : 4); ++i) {
+            const uint64_t at = (uint64_t{solve.shape[2 * r + 1] + i / 4} * 32 + lane) * 4 + i % 4;
+            if (solve.slot[at] == UINT32_MAX) {
+              CHECK((triangle || half(r, lane, 2 + i) == n));
+              continue;
             }
+            ++used[solve.slot[at]];
+            if (!triangle)
+              reads.push_back(half(r, lane, 2 + i));
+          }
         }
     CHECK(records > 0);
     for (const uint32_t row : reads)
