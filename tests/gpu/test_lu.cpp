@@ -117,7 +117,7 @@ TEST_CASE("lu: one block solves") {
     test::check_dataflow<float>(*context, named.pattern, random, true, kThreads, 256);
   }
   // More shared memory than a kernel can declare.
-  test::check_dataflow<double>(*context, test::random_grid(random, 90, 80, 0.2), random, true,
+  test::check_dataflow<double>(*context, test::random_grid(random, 10, 700, 0.2), random, true,
                                kThreads, 1024);
 }
 
