@@ -82,6 +82,16 @@ TEST_CASE("batch: small patterns, scaled and not", "[lu_batch]") {
     }
 }
 
+TEST_CASE("batch: hostile shapes", "[lu_batch]") {
+  Scene scene;
+  Random random(19);
+  for (const test::NamedPattern& named : test::hostile_squares(20)) {
+    INFO(named.name);
+    const LuTables tables = test::tables_in_order(named.pattern);
+    test::check_batch(*scene.context, tables, dominant(named.pattern, random, 3), random);
+  }
+}
+
 TEST_CASE("batch: functions cut anywhere, little remembered", "[lu_batch]") {
   Scene scene;
   Random random(12);

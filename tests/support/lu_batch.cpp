@@ -154,7 +154,11 @@ void check_batch(const cuda::Context& context, const LuTables& tables,
   for (size_t s = 0; s < values.size(); ++s) {
     INFO("instance " << s);
     const BatchReference expected = solve_in_order(tables, values[s], b[s], used);
-    CHECK(status[s].finite);
+    const bool finite = std::all_of(expected.factors.begin(), expected.factors.end(),
+                                    [](double number) { return std::isfinite(number); });
+    REQUIRE(status[s].finite == finite);
+    if (!finite)
+      continue; // which NaN it is may differ
     CHECK(status[s].replaced == expected.replaced);
     CHECK(same_bits(device.factors(s), expected.factors));
     CHECK(same_bits(x[s], expected.x));

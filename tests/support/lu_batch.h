@@ -44,7 +44,8 @@ private:
   cuda::DeviceBuffer values_, b_, x_;
 };
 
-/// Factorizes and solves, and compares with solve_in_order, bit by bit. Fails through Catch.
+/// Factorizes and solves, and compares with solve_in_order, bit by bit where that is finite. Fails
+/// through Catch.
 void check_batch(const cuda::Context& context, const LuTables& tables,
                  const std::vector<std::vector<double>>& values, Random& random,
                  const LuBatchOptions& options = {}, double threshold = 0);
