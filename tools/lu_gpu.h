@@ -23,7 +23,7 @@ struct LuGpuOptions {
   uint32_t products_of_lane = 4; ///< LuDataflowOptions, of the factorization
   uint32_t solve_products = 4;   ///< the same of the solve, by either kernel
   LuGpuSolve solve = LuGpuSolve::automatic;
-  uint32_t block_threads = 512;  ///< of the block that solves
+  uint32_t block_threads = 1024; ///< of the block that solves
   uint64_t most_table_bytes = 0; ///< of the gather's tables; 0: half of the free device memory
 };
 
