@@ -69,6 +69,7 @@ int tune_matrix(const TuneOptions& options) {
     throw UsageError("--columns: tuning needs a number of columns, or of images");
   if (!(options.budget_seconds > 0))
     throw UsageError("--budget: expected a number of seconds");
+  refuse_overwriting(options.output, {options.input.path});
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
   Matrix weights = as_matrix(read_matrix(options.input.path, read), problem);

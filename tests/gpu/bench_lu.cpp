@@ -11,7 +11,7 @@
 // --solve-products N   the same of a row of a solve
 // --solve KIND         dataflow: all multiprocessors; block: one block; auto: the latter where
 //                      it can be; both: dataflow and then auto
-// --block-threads N    of the one block; else 512
+// --block-threads N    of the one block; else 1024
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. A matrix that does
