@@ -160,7 +160,8 @@ TEST_CASE("what cannot be compiled is refused, and the next compilation works") 
   const Handle with_nan(csr.view(), "columns=32 assembler=none");
   CHECK(sparsertc_compiler_compile(with_nan.compiler, nullptr, &compiled) ==
         SPARSERTC_ERROR_INVALID_ARGUMENT);
-  CHECK_THAT(sparsertc_compiler_last_error(), Contains("weight nan at row 0, column 3 is not finite"));
+  CHECK_THAT(sparsertc_compiler_last_error(),
+             Contains("weight nan at row 0, column 3 is not finite"));
 }
 
 TEST_CASE("bundles are those of the pipeline, byte by byte") {
