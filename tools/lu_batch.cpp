@@ -79,23 +79,6 @@ std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)};
 }
 
-/// The median over `repeat` launches of a graph with this work; one before them does not count.
-double graph_us(const cuda::Context& gpu, const cuda::Stream& stream, unsigned repeat,
-                const std::function<void()>& enqueue) {
-  const cuda::Graph graph(gpu, stream, enqueue);
-  const cuda::Event start(gpu), end(gpu);
-  graph.launch();
-  std::vector<double> samples;
-  for (unsigned i = 0; i < repeat; ++i) {
-    start.record(stream);
-    graph.launch();
-    end.record(stream);
-    end.synchronize();
-    samples.push_back(end.microseconds_since(start));
-  }
-  return median(samples);
-}
-
 /// Machine code, or PTX where the driver does not take what the assembler makes.
 std::vector<uint8_t> make_code(const cuda::Context& gpu, const Assembler& assembler,
                                const LuTables& tables, const LuBatchOptions& options,
@@ -175,10 +158,10 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
   factor(); // loads the code, which a graph would not
   solve();
   stream.synchronize("factorizing and solving a batch");
-  report.factor_ns =
-      graph_us(gpu, stream, request.repeat, factor) * 1000 / static_cast<double>(count);
-  report.solve_ns =
-      graph_us(gpu, stream, request.repeat, solve) * 1000 / static_cast<double>(count);
+  report.factor_ns = cuda::Graph(gpu, stream, factor).time(request.repeat).median_us * 1000 /
+                     static_cast<double>(count);
+  report.solve_ns = cuda::Graph(gpu, stream, solve).time(request.repeat).median_us * 1000 /
+                    static_cast<double>(count);
 
   for (const lu::BatchStatus& status : batch.status(stream)) {
     report.replaced += status.replaced;

@@ -115,24 +115,6 @@ std::span<uint8_t> bytes_of(std::span<T> values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
 }
 
-/// The median time of `repeat` launches of a graph with this work; one before them does not count.
-double graph_us(const cuda::Context& gpu, const cuda::Stream& stream, unsigned repeat,
-                const std::function<void()>& enqueue) {
-  const cuda::Graph graph(gpu, stream, enqueue);
-  const cuda::Event start(gpu), end(gpu);
-  graph.launch();
-  std::vector<double> samples;
-  for (unsigned i = 0; i < std::max(repeat, 1u); ++i) {
-    start.record(stream);
-    graph.launch();
-    end.record(stream);
-    end.synchronize();
-    samples.push_back(end.microseconds_since(start));
-  }
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
 /// T is the type of the factors, X that of the solution; numbers come and go as f64.
 template <class T, class X>
 class GpuBackend : public LuBackend, private lu::Solver<T> {
@@ -158,7 +140,8 @@ public:
                             double& time_us) override {
     enqueue_refactor(options); // loads the code, which a graph would not
     stream_.synchronize("factorizing");
-    time_us = graph_us(*gpu_, stream_, repeat, [&] { enqueue_refactor(options); });
+    time_us =
+        cuda::Graph(*gpu_, stream_, [&] { enqueue_refactor(options); }).time(repeat).median_us;
     return plan_->status(*workspace_, stream_);
   }
 
@@ -167,7 +150,9 @@ public:
     if (x.empty())
       return 0;
     solve_rounded(x, x, b.count, transposed);
-    return graph_us(*gpu_, stream_, repeat, [&] { enqueue_solve(b.count, transposed); });
+    return cuda::Graph(*gpu_, stream_, [&] { enqueue_solve(b.count, transposed); })
+        .time(repeat)
+        .median_us;
   }
 
   LuSolution solve(const LuVectors& b, bool transposed, const lu::RefineOptions& options) override {

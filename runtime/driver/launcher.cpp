@@ -33,18 +33,6 @@ void check_shape(const DeviceProperties& device, const Kernel& kernel, const Lau
                          shape.grid[axis], axis, device.max_grid[axis]));
 }
 
-LaunchTiming summarise(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  LaunchTiming timing;
-  timing.samples = static_cast<unsigned>(samples.size());
-  const size_t middle = samples.size() / 2;
-  timing.median_us =
-      samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
-  timing.minimum_us = samples.front();
-  timing.maximum_us = samples.back();
-  return timing;
-}
-
 } // namespace
 
 Launcher::Launcher(const Context& context, std::span<const uint8_t> image, const std::string& entry,
@@ -98,24 +86,13 @@ LaunchTiming Launcher::time_by_events(std::span<const uint64_t> arguments, const
 LaunchTiming Launcher::time_by_graph(std::span<const uint64_t> arguments, const Stream& stream,
                                      unsigned samples, unsigned launches) const {
   launches = std::max(launches, 1u);
-  const Event start(context_);
-  const Event end(context_);
   launch(arguments, stream); // loads the code, which a graph would not
   stream.synchronize();
   const Graph graph(context_, stream, [&] {
     for (unsigned i = 0; i < launches; ++i)
       launch(arguments, stream);
   });
-  graph.launch();
-  std::vector<double> times;
-  for (unsigned i = 0; i < std::max(samples, 1u); ++i) {
-    start.record(stream);
-    graph.launch();
-    end.record(stream);
-    end.synchronize();
-    times.push_back(end.microseconds_since(start) / launches);
-  }
-  return summarise(std::move(times));
+  return graph.time(samples, launches);
 }
 
 } // namespace sparsertc::cuda

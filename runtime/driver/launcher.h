@@ -1,7 +1,7 @@
 // Runs one kernel: loads it, checks the launch against the device, enqueues and times it.
 #pragma once
 
-#include "runtime/driver/cuda_objects.h"
+#include "runtime/driver/graph.h"
 
 #include <cstdint>
 #include <span>
@@ -16,14 +16,6 @@ struct LaunchShape {
   uint32_t dynamic_shared_bytes = 0;
 
   uint64_t threads_per_block() const { return uint64_t{block[0]} * block[1] * block[2]; }
-};
-
-/// Microseconds of one launch over several samples.
-struct LaunchTiming {
-  double median_us = 0;
-  double minimum_us = 0;
-  double maximum_us = 0;
-  unsigned samples = 0;
 };
 
 class Launcher {

@@ -4,54 +4,26 @@
 
 namespace sparsertc::tune {
 
-using cuda::check;
-
 Timing summarise(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t middle = samples.size() / 2;
-  const double median =
-      samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
-  return {median, samples.front(), samples.back()};
+  const cuda::LaunchTiming timing = cuda::summarise(std::move(samples));
+  return {timing.median_us, timing.minimum_us, timing.maximum_us};
 }
 
 GraphReplay::GraphReplay(const cuda::Context& context, const cuda::Stream& stream,
                          const std::function<void()>& enqueue, unsigned launches)
-    : context_(context), stream_(stream), launches_(std::max(launches, 1u)), start_(context),
-      end_(context) {
+    : stream_(stream), launches_(std::max(launches, 1u)), start_(context), end_(context) {
   enqueue();
   stream.synchronize("running once before it is recorded");
-  const cuda::DriverTable& api = context.api();
-  check(api.cuStreamBeginCapture(stream.handle(), cuda::kCaptureModeThreadLocal),
-        "cuStreamBeginCapture", "recording a graph");
-  cuda::GraphHandle graph = nullptr;
-  try {
+  graph_.emplace(context, stream, [&] {
     for (unsigned i = 0; i < launches_; ++i)
       enqueue();
-  } catch (...) {
-    // The stream must leave its capturing state, whatever comes of it.
-    if (api.cuStreamEndCapture(stream.handle(), &graph) == cuda::Result::CUDA_SUCCESS && graph)
-      api.cuGraphDestroy(graph);
-    throw;
-  }
-  check(api.cuStreamEndCapture(stream.handle(), &graph), "cuStreamEndCapture", "recording a graph");
-  const cuda::Result result = api.cuGraphInstantiateWithFlags(&executable_, graph, 0);
-  api.cuGraphDestroy(graph);
-  check(result, "cuGraphInstantiateWithFlags", "preparing a graph");
-}
-
-GraphReplay::~GraphReplay() {
-  context_.api().cuGraphExecDestroy(executable_);
-}
-
-void GraphReplay::replay() const {
-  check(context_.api().cuGraphLaunch(executable_, stream_.handle()), "cuGraphLaunch",
-        "launching a graph");
+  });
 }
 
 double GraphReplay::sample() const {
-  replay();
+  graph_->launch();
   start_.record(stream_);
-  replay();
+  graph_->launch();
   end_.record(stream_);
   end_.synchronize();
   return end_.microseconds_since(start_) / launches_;

@@ -2,9 +2,10 @@
 // CPU's part of a launch is not in the time.
 #pragma once
 
-#include "runtime/driver/cuda_objects.h"
+#include "runtime/driver/graph.h"
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace sparsertc::tune {
@@ -26,7 +27,6 @@ public:
   /// Throws RuntimeError where a call fails or must not be recorded.
   GraphReplay(const cuda::Context& context, const cuda::Stream& stream,
               const std::function<void()>& enqueue, unsigned launches = 20);
-  ~GraphReplay();
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
 
@@ -36,12 +36,9 @@ public:
   Timing time(unsigned samples) const;
 
 private:
-  void replay() const;
-
-  const cuda::Context& context_;
   const cuda::Stream& stream_;
   unsigned launches_;
-  cuda::GraphExecHandle executable_ = nullptr;
+  std::optional<cuda::Graph> graph_;
   cuda::Event start_, end_;
 };
 
