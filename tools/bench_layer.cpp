@@ -95,10 +95,10 @@ struct GpuLayer::Code : tune::CandidateCode {
 
 GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const Assembler& assembler,
                    TaskPool& pool, Matrix weights, const SpmmProblem& problem, uint64_t seed)
-    : gpu_(gpu), stream_(stream), assembler_(assembler), pool_(pool), weights_(std::move(weights)),
-      problem_(problem), target_(find_target(target_of(gpu))),
-      pattern_digest_(sparsertc::pattern_digest(weights_.pattern)),
-      operands_(make_operands(weights_, problem_, OperandSources{{}, {}, {}, seed}, 0)),
+    : gpu_(gpu), stream_(stream), assembler_(assembler), pool_(pool),
+      samples_(1, std::move(weights)), problem_(problem), target_(find_target(target_of(gpu))),
+      pattern_digest_(sparsertc::pattern_digest(samples_.front().pattern)),
+      operands_(make_operands(samples_.front(), problem_, OperandSources{{}, {}, {}, seed}, 0)),
       buffers_(lay_out(operands_, problem_)), b_(gpu, buffers_.b.size()),
       c_(gpu, buffers_.c.size()), bias_(gpu, buffers_.bias.size()),
       residual_(gpu, buffers_.residual.size()) {
@@ -106,18 +106,17 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
   bias_.upload(bytes_of(buffers_.bias), stream_);
   residual_.upload(bytes_of(buffers_.residual), stream_);
   stream_.synchronize("copying the operands to the GPU");
-  samples_.push_back(weights_);
   // Rows of several groups of a convolution are not alike.
   const bool one_group = !problem_.convolution || problem_.convolution->groups == 1;
   while (one_group && samples_.back().pattern.nnz() >= 2 * kEntriesOfSample &&
          samples_.back().pattern.rows >= 2 * kRowsOfSample)
-    samples_.push_back(sample_rows(weights_, 1u << samples_.size()));
+    samples_.push_back(sample_rows(samples_.front(), 1u << samples_.size()));
 }
 
 GpuLayer::~GpuLayer() = default;
 
 tune::Layer GpuLayer::shape() const {
-  return {operands_.rows, weights_.pattern.columns, operands_.columns, weights_.pattern.nnz(),
+  return {operands_.rows, weights().pattern.columns, operands_.columns, weights().pattern.nnz(),
           element_bytes(problem_.type)};
 }
 
@@ -125,7 +124,7 @@ std::vector<tune::Candidate> GpuLayer::space() const {
   std::vector<tune::Candidate> space = tune::candidate_space(shape(), tune::device_of(gpu_));
   if (!problem_.convolution)
     return space;
-  const SpmmSchedule schedule = schedule_spmm(weights_, problem_, target_, {}, 0);
+  const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, {}, 0);
   if (!schedule.problem.convolution) // a product of matrices after all
     return space;
   // Border pixels are taken singly.
@@ -242,7 +241,7 @@ std::string GpuLayer::check(const tune::CandidateCode& code) const {
   c_.fill(kNanByte, stream_);
   own.enqueue(stream_);
   c_.download(bytes_of(buffers_.c), stream_);
-  const CheckResult result = check_spmm(weights_, problem_, own.tile, operands_,
+  const CheckResult result = check_spmm(weights(), problem_, own.tile, operands_,
                                         read_back(buffers_, operands_, problem_), pool_);
   if (result.passed)
     return {};

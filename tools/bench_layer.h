@@ -34,7 +34,7 @@ public:
   GpuLayer(const GpuLayer&) = delete;
   GpuLayer& operator=(const GpuLayer&) = delete;
 
-  const Matrix& weights() const { return weights_; }
+  const Matrix& weights() const { return samples_.front(); }
   const SpmmProblem& problem() const { return problem_; }
   const Target& target() const { return target_; }
   const SpmmOperands& operands() const { return operands_; }
@@ -58,7 +58,7 @@ public:
 
 private:
   struct Code;
-  /// Of one row in `sample`, which is a number of samples_ or 0.
+  /// Of the rows in sample number `sample`; 0: of all.
   std::shared_ptr<const tune::CandidateCode> make(const tune::Candidate& candidate, size_t sample,
                                                   unsigned jobs,
                                                   const std::atomic<bool>& stop) const;
@@ -70,7 +70,6 @@ private:
   const cuda::Stream& stream_;
   const Assembler& assembler_;
   TaskPool& pool_;
-  Matrix weights_;
   /// The weights, then every second of their rows, every fourth, ...
   std::vector<Matrix> samples_;
   SpmmProblem problem_;
