@@ -227,4 +227,9 @@ std::string fault_of_edited(const SpmmCase& test, const std::string& tile,
   return compare_with_reference(test, read_c(test, memory.c), compiled.schedule.tile.splitk);
 }
 
+void report(const char* what, const RoadCounts& counts) {
+  fmt::print("{} {}, {} refused tiles, {:.1f} million PTX instructions\n", counts.run, what,
+             counts.refused, static_cast<double>(counts.instructions) * 1e-6);
+}
+
 } // namespace sparsertc::test

@@ -30,6 +30,8 @@ struct RoadCounts {
 };
 void check_roads(const SpmmCase& test, const std::string& tile, const std::string& target,
                  const Roads& roads, RoadCounts& counts);
+/// Prints how much was done; `what`: "products".
+void report(const char* what, const RoadCounts& counts);
 
 /// Runs direct PTX after `edit` has changed its text, and returns what the interpreter or the
 /// comparison with float64 says against it; empty where nothing is wrong.

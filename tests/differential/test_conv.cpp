@@ -102,11 +102,6 @@ SpmmCase random_case(Random& random) {
   return test;
 }
 
-void report(const RoadCounts& counts) {
-  fmt::print("{} convolutions, {} refused tiles, {:.1f} million PTX instructions\n", counts.run,
-             counts.refused, static_cast<double>(counts.instructions) * 1e-6);
-}
-
 } // namespace
 
 TEST_CASE("random convolutions by all roads") {
@@ -118,7 +113,7 @@ TEST_CASE("random convolutions by all roads") {
     check_roads(test, random.pick(kTiles), random.pick(kTargets),
                 {random.chance(0.2), random.chance(0.25)}, counts);
   }
-  report(counts);
+  report("convolutions", counts);
   CHECK(counts.run > 100);
 }
 
@@ -170,7 +165,7 @@ TEST_CASE("every tile on an image with interior and border") {
                           random.chance(0.5) ? Layout::row_major : Layout::column_major),
                   tile, "sm_90", {false, type == DataType::bf16}, counts);
     }
-  report(counts);
+  report("convolutions", counts);
   CHECK(counts.refused == 0);
 }
 
@@ -209,7 +204,7 @@ TEST_CASE("shapes at the edge") {
         check_roads(case_of(random, shape, DataType::f32,
                             random.chance(0.7) ? RowShape::uniform : RowShape::empty, layout),
                     tile, "sm_90", {}, counts);
-  report(counts);
+  report("convolutions", counts);
   CHECK(counts.refused == 0);
 }
 
@@ -227,7 +222,7 @@ TEST_CASE("NaN and infinity reach the outputs whose window holds them, and no ot
           case_of(random, shape, random.pick(kTypes), RowShape::gaps, Layout::column_major, 9),
           tile, "sm_90", {}, counts);
     }
-  report(counts);
+  report("convolutions", counts);
 }
 
 TEST_CASE("products of convolutions gathered in half precision") {
@@ -249,7 +244,7 @@ TEST_CASE("products of convolutions gathered in half precision") {
                                         problem, 2, ValueShape::unit, 0);
         check_roads(test, tile, "sm_90", {false, terms == 3}, counts);
       }
-  report(counts);
+  report("convolutions", counts);
   CHECK(counts.refused == 0);
 }
 
@@ -272,7 +267,7 @@ TEST_CASE("output and input may be slices of larger tensors") {
       test.edge = Edge::begin;
       check_roads(test, tile, "sm_90", {}, counts);
     }
-  report(counts);
+  report("convolutions", counts);
   CHECK(counts.refused == 0);
 }
 
@@ -317,5 +312,5 @@ TEST_CASE("real filters by all roads") {
                                       ValueShape::unit, 0);
       check_roads(test, tile, "sm_90", {}, counts);
     }
-  report(counts);
+  report("convolutions", counts);
 }

@@ -51,11 +51,6 @@ SpmmProblem random_problem(Random& random, uint32_t columns) {
   return problem;
 }
 
-void report(const RoadCounts& counts) {
-  fmt::print("{} products, {} refused tiles, {:.1f} million PTX instructions\n", counts.run,
-             counts.refused, static_cast<double>(counts.instructions) * 1e-6);
-}
-
 } // namespace
 
 TEST_CASE("random products by all roads") {
@@ -73,7 +68,7 @@ TEST_CASE("random products by all roads") {
     check_roads(test, random.pick(kTiles), random.pick(kTargets),
                 {random.chance(0.2), random.chance(0.25)}, counts);
   }
-  report(counts);
+  report("products", counts);
   CHECK(counts.run > 40);
 }
 
@@ -92,7 +87,7 @@ TEST_CASE("every tile with every type") {
                     problem, columns, ValueShape::unit, random.chance(0.5) ? 4 : 0);
       check_roads(test, tile, "sm_90", {false, type == DataType::bf16}, counts);
     }
-  report(counts);
+  report("products", counts);
   CHECK(counts.refused == 0);
 }
 
@@ -110,7 +105,7 @@ TEST_CASE("sums that are exact agree with exact arithmetic") {
     for (const char* tile : {"strategy=unrolled,rows=4,splitk=3", "strategy=streamed"})
       check_roads(test, tile, "sm_90", {true, true}, counts);
   }
-  report(counts);
+  report("products", counts);
 }
 
 TEST_CASE("NaN and infinity reach the outputs that mathematics says, and no others") {
@@ -132,7 +127,7 @@ TEST_CASE("NaN and infinity reach the outputs that mathematics says, and no othe
                     problem, columns, ValueShape::unit, 0, 9);
       check_roads(test, tile, "sm_90", {}, counts);
     }
-  report(counts);
+  report("products", counts);
 }
 
 TEST_CASE("products gathered in half precision") {
@@ -152,7 +147,7 @@ TEST_CASE("products gathered in half precision") {
             problem, 34, ValueShape::unit, 0);
         check_roads(test, tile, random.pick(kTargets), {false, terms == 3}, counts);
       }
-  report(counts);
+  report("products", counts);
 }
 
 TEST_CASE("rows of B further apart than an instruction's offset reaches") {
@@ -169,7 +164,7 @@ TEST_CASE("rows of B further apart than an instruction's offset reaches") {
     check_roads(test, streamed ? "strategy=streamed" : "strategy=unrolled,rows=8", "sm_90", {},
                 counts);
   }
-  report(counts);
+  report("products", counts);
 }
 
 TEST_CASE("the checks can fail") {

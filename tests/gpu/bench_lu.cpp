@@ -4,9 +4,8 @@
 //   bench_lu_gpu [OPTION...] MATRIX...
 //
 // --repeat N           samples of each time; else 20
-// --threads N          of a block of the dataflow kernels, one block on each multiprocessor; else
-// by
-//                      the size of the factors
+// --threads N          of a block of the dataflow kernels, one block on each multiprocessor;
+//                      else by the size of the factors
 // --products N         of an entry that one lane adds up before another lane helps it; else 4
 // --solve-products N   the same of a row of a solve
 // --solve KIND         dataflow: all multiprocessors; block: one block; auto: the latter where
@@ -19,6 +18,7 @@
 #include "compiler/input/read.h"
 #include "ir/error.h"
 #include "tests/support/klu_reference.h"
+#include "tests/support/median_time.h"
 #include "tools/lu_gpu.h"
 #include "tools/lu_solver.h"
 
@@ -26,7 +26,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -36,20 +35,6 @@
 
 namespace sparsertc {
 namespace {
-
-template <class Work>
-double median_us(unsigned repeat, const Work& work) {
-  using Clock = std::chrono::steady_clock;
-  work();
-  std::vector<double> samples;
-  for (unsigned i = 0; i < repeat; ++i) {
-    const Clock::time_point start = Clock::now();
-    work();
-    samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
 
 struct Means {
   double refactor = 0, solve = 0; ///< sums of logarithms
@@ -87,9 +72,9 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
                                  solver.analysis().order.winner().name, kind, report.refactor_us,
                                  report.substitution_us, report.residual, report.refinement_steps);
   if (const auto klu = test::KluReference::make(a)) {
-    const double refactor = median_us(repeat, [&] { klu->refactor(); });
+    const double refactor = test::median_us(repeat, [&] { klu->refactor(); });
     std::vector<double> right;
-    const double solve = median_us(repeat, [&] {
+    const double solve = test::median_us(repeat, [&] {
       right = b.real;
       klu->solve(right);
     });

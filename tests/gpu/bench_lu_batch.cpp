@@ -17,6 +17,7 @@
 #include "runtime/driver/driver_assembler.h"
 #include "runtime/driver/nvjitlink_assembler.h"
 #include "tests/support/klu_reference.h"
+#include "tests/support/median_time.h"
 #include "tools/gpu_device.h"
 #include "tools/lu_batch.h"
 
@@ -25,7 +26,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -34,20 +34,6 @@
 
 namespace sparsertc {
 namespace {
-
-template <class Work>
-double median_ns(unsigned repeat, const Work& work) {
-  using Clock = std::chrono::steady_clock;
-  work();
-  std::vector<double> samples;
-  for (unsigned i = 0; i < repeat; ++i) {
-    const Clock::time_point start = Clock::now();
-    work();
-    samples.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
-  }
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
 
 void bench(const std::string& path, const cuda::Context& gpu, const Assembler& assembler,
            const LuBatchRequest& request, TaskPool& pool) {
@@ -68,13 +54,13 @@ void bench(const std::string& path, const cuda::Context& gpu, const Assembler& a
                                  report.multiply_adds, report.factor_ns, report.solve_ns,
                                  report.residual, report.assemble_ms, report.code_bytes);
   if (const auto klu = test::KluReference::make(a)) {
-    const double refactor = median_ns(request.repeat, [&] { klu->refactor(); });
+    const double refactor = 1000 * test::median_us(request.repeat, [&] { klu->refactor(); });
     const std::vector<double> ones(a.pattern.rows, 1.0);
     std::vector<double> right;
-    const double solve = median_ns(request.repeat, [&] {
-      right = ones;
-      klu->solve(right);
-    });
+    const double solve = 1000 * test::median_us(request.repeat, [&] {
+                           right = ones;
+                           klu->solve(right);
+                         });
     line += fmt::format(" {:10.0f} {:9.0f} {:8.0f} {:8.0f}", refactor, solve,
                         refactor / report.factor_ns, solve / report.solve_ns);
   }
