@@ -1,0 +1,64 @@
+// A sparse Jacobian's pattern, and how it is evaluated: plain arrays, filled by the compiler's
+// inspector, used by the runtime on the CPU and on the GPU.
+//
+// A residual F: R^n -> R^n is evaluated with dual numbers, which carry up to W directional
+// derivatives ("tangents") along with a value. A *task* is one evaluation with W tangents:
+//
+//   local      of one row i: tangent k is the derivative by the row's own column columns[W t + k]
+//   coloured   of all rows: tangent k is the derivative by all columns of colour W t + k at once;
+//              no row has two columns of one colour, so each derivative belongs to one entry
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sparsertc {
+
+/// Where a tangent of a task is not used.
+inline constexpr uint32_t kNoTangent = UINT32_MAX;
+
+/// Structural non-zeros in compressed rows, columns ascending.
+struct JacobianPattern {
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  std::vector<uint64_t> row_offset = {0}; ///< rows + 1
+  std::vector<uint32_t> column_index;
+
+  uint64_t nnz() const { return column_index.size(); }
+  bool operator==(const JacobianPattern&) const = default;
+};
+
+/// Tasks of one width W, each for W entries of one row.
+struct LocalTasks {
+  uint32_t width = 0;            ///< W
+  std::vector<uint32_t> row;     ///< by task
+  std::vector<uint32_t> columns; ///< W a task; kNoTangent where there are fewer
+  std::vector<uint32_t> places;  ///< W a task: where the derivative is stored
+
+  uint64_t count() const { return row.size(); }
+};
+
+/// Tasks of one width W, each for W colours of all rows.
+struct ColouredTasks {
+  uint32_t width = 0;           ///< W
+  uint32_t colours = 0;         ///< of all columns
+  std::vector<uint32_t> colour; ///< by column; kNoTangent for a column without entries
+
+  /// The entries that task t finds stand at [offset[t], offset[t+1]) of the arrays below.
+  std::vector<uint64_t> offset = {0};
+  std::vector<uint32_t> row;
+  std::vector<uint32_t> tangent; ///< below W
+  std::vector<uint32_t> places;
+
+  uint64_t count() const { return offset.size() - 1; }
+};
+
+/// How a Jacobian is evaluated. Value number k of the pattern is stored at place k of the values,
+/// or where the inspector was told.
+struct JacobianTables {
+  JacobianPattern pattern;
+  std::vector<LocalTasks> local; ///< of different widths; empty where the evaluation is coloured
+  ColouredTasks coloured;        ///< no tasks where it is local
+};
+
+} // namespace sparsertc
