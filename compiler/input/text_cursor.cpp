@@ -202,7 +202,7 @@ std::string TextCursor::found_at(const char* where) const {
   // A separator is a token of its own.
   do
     ++stop;
-  while (!token_ended(stop) && *where != ',');
+  while (!token_ended(stop) && !separates(*where));
   return fmt::format("'{}'", printable({where, static_cast<size_t>(stop - where)}));
 }
 

@@ -14,13 +14,14 @@ namespace sparsertc {
 std::string printable(std::string_view text);
 
 /// A position in a text. Blanks are spaces, tabs and carriage returns; tokens end at blanks, line
-/// ends and the separators `,`. Line and column are counted only when an error asks for them, so
-/// reading costs no bookkeeping. The text must outlive the cursor.
+/// ends and the separators, a `,` unless the caller says others. Line and column are counted only
+/// when an error asks for them, so reading costs no bookkeeping. Text and separators must outlive
+/// the cursor.
 class TextCursor {
 public:
-  TextCursor(std::string_view text, std::string name)
+  TextCursor(std::string_view text, std::string name, std::string_view separators = ",")
       : begin_(text.data()), here_(text.data()), end_(text.data() + text.size()),
-        name_(std::move(name)) {}
+        name_(std::move(name)), separators_(separators) {}
 
   const char* here() const { return here_; }
   void go_to(const char* where) { here_ = where; }
@@ -67,13 +68,15 @@ public:
 
 private:
   static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-  static bool ends_token(char c) { return is_blank(c) || c == '\n' || c == ','; }
+  bool separates(char c) const { return separators_.find(c) != std::string_view::npos; }
+  bool ends_token(char c) const { return is_blank(c) || c == '\n' || separates(c); }
   bool token_ended(const char* where) const { return where == end_ || ends_token(*where); }
 
   const char* begin_;
   const char* here_;
   const char* end_;
   std::string name_;
+  std::string_view separators_;
 };
 
 } // namespace sparsertc

@@ -1,5 +1,6 @@
 #include "tests/fuzz/reader_fuzz.h"
 
+#include "compiler/input/matpower.h"
 #include "ir/error.h"
 
 #include <cmath>
@@ -63,6 +64,21 @@ std::optional<std::string> try_readers(std::span<const uint8_t> bytes, std::opti
     return fault;
   return guarded([&]() -> std::optional<std::string> {
     list_tensors_from_bytes(bytes, "input", format, options);
+    return std::nullopt;
+  });
+}
+
+std::optional<std::string> try_power_case(std::span<const uint8_t> bytes) {
+  return guarded([&]() -> std::optional<std::string> {
+    const PowerCase grid = read_power_case_from_bytes(bytes, "input", kMaximumBytes);
+    const size_t buses = grid.buses.size();
+    for (const PowerGenerator& generator : grid.generators)
+      if (generator.bus >= buses || !std::isfinite(generator.power_mw))
+        return "a generator of no bus, or without a power";
+    for (const PowerBranch& branch : grid.branches)
+      if (branch.from >= buses || branch.to >= buses || branch.from == branch.to ||
+          !std::isfinite(branch.reactance_pu))
+        return "a branch of no bus, or without a reactance";
     return std::nullopt;
   });
 }

@@ -16,4 +16,7 @@ namespace sparsertc::testing {
 std::optional<std::string> try_readers(std::span<const uint8_t> bytes, std::optional<Format> format,
                                        uint8_t variant);
 
+/// The same for MATPOWER cases: a grid whose generators and branches are at buses that are there.
+std::optional<std::string> try_power_case(std::span<const uint8_t> bytes);
+
 } // namespace sparsertc::testing

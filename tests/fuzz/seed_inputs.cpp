@@ -66,4 +66,14 @@ std::vector<Bytes> seed_inputs(std::optional<Format> format) {
   return {};
 }
 
+std::vector<Bytes> power_case_seeds() {
+  constexpr const char* kSmall =
+      "function mpc = small\n%{\n a block\n%}\nmpc.version = '2';\nmpc.baseMVA = 100; % MVA\n"
+      "mpc.bus = [\n7\t3 0 0 0 0 1 1 0 220 1 1.1 .9;\n9, 1, 5, +1e0, 0, 0, 1, 1, -2.5, ...\n"
+      "220, 1, 1.1, 0.9\n];\nmpc.gen = [7 5 0 Inf -Inf 1 100 1 9 0];\n"
+      "mpc.branch = [7 9 0.1 0.2 0 0 0 0 0.98 -3 1];\nmpc.names = {'it''s'; [1, 2; 3 4]};\n";
+  return {bytes_of_text(kSmall), gzip(bytes_of_text(kSmall)),
+          bytes_of_text("mpc.version=2,mpc.baseMVA=1\nmpc.bus=[];mpc.gen=[];mpc.branch=[]\nend")};
+}
+
 } // namespace sparsertc::testing

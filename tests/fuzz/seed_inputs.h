@@ -12,4 +12,7 @@ namespace sparsertc::testing {
 /// Without a format: inputs whose content decides, gzipped ones among them.
 std::vector<Bytes> seed_inputs(std::optional<Format> format);
 
+/// MATPOWER cases.
+std::vector<Bytes> power_case_seeds();
+
 } // namespace sparsertc::testing

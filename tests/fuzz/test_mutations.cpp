@@ -1,5 +1,6 @@
 // A short deterministic run of what the libFuzzer targets do: mutations of valid inputs from a
 // seed, each read under a limit on memory.
+#include "compiler/input/matpower.h"
 #include "compiler/input/random_values.h"
 #include "tests/fuzz/reader_fuzz.h"
 #include "tests/fuzz/seed_inputs.h"
@@ -115,10 +116,10 @@ private:
   SplitMix64 random_;
 };
 
-void run(std::optional<Format> format) {
-  const std::vector<Bytes> seeds = seed_inputs(format);
-  WARN("seed " << kSeed << ", " << kMutations << " mutations of "
-               << (format ? to_string(*format) : "content of any format"));
+/// `attempt` gets the bytes and a number that chooses options, and says what is wrong.
+template <typename Attempt>
+void run(const std::vector<Bytes>& seeds, std::string_view what, const Attempt& attempt) {
+  WARN("seed " << kSeed << ", " << kMutations << " mutations of " << what);
   Mutator mutator(kSeed);
   for (int i = 0; i < kMutations; ++i) {
     Bytes bytes = seeds[mutator.below(seeds.size())];
@@ -131,7 +132,7 @@ void run(std::optional<Format> format) {
     std::optional<std::string> fault;
     {
       const AllocationGuard guard(kMostBytes);
-      fault = try_readers(bytes, format, variant);
+      fault = attempt(bytes, variant);
     }
     if (fault) {
       std::string shown;
@@ -142,6 +143,11 @@ void run(std::optional<Format> format) {
     }
   }
   SUCCEED();
+}
+
+void run(std::optional<Format> format) {
+  run(seed_inputs(format), format ? to_string(*format) : "content of any format",
+      [&](const Bytes& bytes, uint8_t variant) { return try_readers(bytes, format, variant); });
 }
 
 } // namespace
@@ -170,7 +176,14 @@ TEST_CASE("Mutated inputs whose content decides, gzipped ones among them") {
   run(std::nullopt);
 }
 
+TEST_CASE("Mutated MATPOWER cases") {
+  run(power_case_seeds(), "MATPOWER cases",
+      [](const Bytes& bytes, uint8_t) { return try_power_case(bytes); });
+}
+
 TEST_CASE("The seeds are valid inputs") {
+  for (const Bytes& bytes : power_case_seeds())
+    CHECK_NOTHROW(read_power_case_from_bytes(bytes, "input"));
   for (const Format format :
        {Format::smtx, Format::matrix_market, Format::npy, Format::npz, Format::safetensors}) {
     size_t valid = 0;

@@ -14,11 +14,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
     return 2;
   }
-  const auto write = [&](std::optional<Format> format, std::string_view name) {
+  const auto write = [&](std::vector<testing::Bytes> seeds, std::string_view name) {
     const std::string folder = fmt::format("{}/{}", argv[1], name);
     std::filesystem::create_directories(folder);
     int number = 0;
-    for (testing::Bytes bytes : testing::seed_inputs(format)) {
+    for (testing::Bytes& bytes : seeds) {
       // The first byte chooses the options.
       bytes.insert(bytes.begin(), 0);
       write_bytes(fmt::format("{}/{}", folder, number++), bytes);
@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
   };
   for (const Format format :
        {Format::smtx, Format::matrix_market, Format::npy, Format::npz, Format::safetensors})
-    write(format, to_string(format));
-  write(std::nullopt, "any");
+    write(testing::seed_inputs(format), to_string(format));
+  write(testing::seed_inputs(std::nullopt), "any");
+  write(testing::power_case_seeds(), "matpower");
   return 0;
 }
