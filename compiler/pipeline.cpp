@@ -188,6 +188,7 @@ Assembled assemble(const PipelineResult& result, const PipelineOptions& options)
     request.kernels.push_back(kernel.entry);
   request.max_registers = most_registers(result.lowered.module);
   request.jobs = options.jobs;
+  request.limit = options.limit;
   request.stop = options.stop;
   if (options.road == Road::direct)
     request.origin_of = [&](size_t unit, uint64_t line) {

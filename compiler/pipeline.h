@@ -79,6 +79,8 @@ struct PipelineOptions {
   bool bindable = false;
   /// Assembler processes at once; 0: one for each core.
   unsigned jobs = 0;
+  /// Shared with other runs of the pipeline: AssembleRequest::limit. May be null.
+  JobLimit* limit = nullptr;
   /// Set by somebody else to stop the assembler.
   const std::atomic<bool>* stop = nullptr;
   /// The last stage that runs (a word of pipeline_stages()); empty: all.

@@ -2,6 +2,8 @@
 // in others.
 #pragma once
 
+#include "compiler/assemble/job_limit.h"
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -24,6 +26,8 @@ struct AssembleRequest {
   unsigned optimisation_level = 3; ///< 0 to 3
   uint32_t max_registers = 0;      ///< a thread; 0: no cap
   unsigned jobs = 0;               ///< processes at once; 0: one for each core
+  /// Shared with other requests, so that all together have no more jobs than it lets run; or null.
+  JobLimit* limit = nullptr;
   /// Set by somebody else to stop: running processes are ended and assemble() throws.
   const std::atomic<bool>* stop = nullptr;
   /// Where a failing unit is kept with the command line; empty: the folder for temporary files.

@@ -126,6 +126,7 @@ private:
   }
 
   ProcessResult assemble_unit(size_t unit, const std::function<bool()>& stop) const {
+    const JobLimit::Job job(request_.limit);
     write_file(directory_.file(unit_name(unit, "ptx")), request_.units[unit]);
     return run_process(ptxas_command(unit), directory_.path(), stop);
   }
@@ -137,6 +138,7 @@ private:
 
   /// Returns what nvlink said.
   std::string link() {
+    const JobLimit::Job job(request_.limit);
     const std::vector<std::string> command = nvlink_command();
     const ProcessResult result =
         run_process(command, directory_.path(), [this] { return stopped(); });

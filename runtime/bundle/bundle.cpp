@@ -29,7 +29,7 @@ constexpr size_t kManifestBytesAt = 40;
 constexpr size_t kHeaderBytes = 48;
 constexpr size_t kNameBytes = 24;
 constexpr size_t kTableEntryBytes = kNameBytes + 8;
-constexpr uint32_t kMostSections = 64;
+constexpr uint32_t kMostSections = 1024;
 constexpr size_t kDigestBytes = 32;
 
 constexpr const char* kCompileAgain = "compile it again: sparsertc compile IN -o OUT.srtc";

@@ -176,6 +176,7 @@ DriverAssembler::DriverAssembler(std::unique_ptr<const cuda::Context> context)
 Assembled DriverAssembler::assemble(const AssembleRequest& request) const {
   if (request.units.empty())
     throw InternalError("nothing to assemble");
+  const JobLimit::Job job(request.limit);
   context_->make_current();
   Link link(context_->api(), request);
   for (size_t unit = 0; unit < request.units.size(); ++unit) {

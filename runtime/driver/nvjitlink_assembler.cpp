@@ -89,6 +89,7 @@ Assembled NvJitLinkAssembler::assemble(const AssembleRequest& request) const {
     throw InternalError("nothing to assemble");
   // On a thread of its own: where one link of a thread has met a fatal error (a PTX version that is
   // too new), the thread's next link calls an undefined reference a success (seen with 13.0).
+  const JobLimit::Job job(request.limit);
   return std::async(std::launch::async, [&] { return link(request); }).get();
 }
 

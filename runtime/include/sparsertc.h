@@ -14,6 +14,9 @@
  *   sparsertc_plan_tune             once for each layer, if seconds may be spent to make it faster
  *   sparsertc_plan_bind_values      when there are new weights for the pattern: nothing is compiled
  *
+ * `sparsertc compile --network FILE.json -o net.srtc` puts several layers into one bundle, which
+ * sparsertc_network_load and sparsertc_network_execute take: see "networks" below.
+ *
  * Errors. A call returns SPARSERTC_OK or says what kind of thing went wrong;
  * sparsertc_last_error() then has the message of the calling thread. A call that failed has
  * changed nothing and made nothing.
@@ -289,6 +292,129 @@ typedef struct sparsertc_execution_status {
 SPARSERTC_API sparsertc_result sparsertc_plan_status(const sparsertc_plan* plan,
                                                      const void* workspace, void* stream,
                                                      sparsertc_execution_status* status);
+
+/* ---- networks ----
+ *
+ * A network is a bundle of several layers, each of which reads the network's input or the output of
+ * an earlier layer. The last one writes the network's output; what the others write lies in the
+ * workspace, where later layers take the places of what is not needed any more:
+ *
+ *   status record        one for all layers, at the beginning
+ *   biases               from byte 256 on; put there by sparsertc_network_initialize
+ *   outputs of layers    of all but the last; each from a multiple of 256 bytes on
+ *
+ * So an engine allocates once: workspace_size bytes. Workspaces, threads, streams and CUDA graphs
+ * are as with plans; a graph that captured sparsertc_network_execute replays the whole network.
+ */
+
+/* A loaded bundle of several layers; executing it leaves it as it is. */
+typedef struct sparsertc_network sparsertc_network;
+
+/* In place of a layer's number. */
+#define SPARSERTC_NETWORK_INPUT UINT32_MAX           /* what the caller gives to the network */
+#define SPARSERTC_NOTHING (UINT32_MAX - UINT32_C(1)) /* there is none */
+
+/* Reads the bundle in the file (or in memory: `bundle` may be freed afterwards) and loads all its
+ * layers, as sparsertc_plan_load does one.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT    a pointer is null
+ *   SPARSERTC_ERROR_INVALID_BUNDLE      cannot be read, is damaged, holds a single layer, or its
+ *                                       layers do not fit together
+ *   SPARSERTC_ERROR_UNSUPPORTED_DEVICE  a layer's code does not run on the context's device
+ *   SPARSERTC_ERROR_MACHINE             the driver refuses a layer's code */
+SPARSERTC_API sparsertc_result sparsertc_network_load(const sparsertc_context* context,
+                                                      const char* path,
+                                                      sparsertc_network** network);
+SPARSERTC_API sparsertc_result sparsertc_network_create(const sparsertc_context* context,
+                                                        const void* bundle, uint64_t bytes,
+                                                        sparsertc_network** network);
+
+/* Gives the handle back; null is ignored. Nothing of the network may be executing; plans that
+ * sparsertc_network_plan has given stay valid. */
+SPARSERTC_API void sparsertc_network_destroy(sparsertc_network* network);
+
+/* What a network is and what an execution needs. Strings belong to the network. */
+typedef struct sparsertc_network_info {
+  size_t struct_size; /* sizeof(sparsertc_network_info), set by the caller */
+  const char* name;
+  uint32_t layer_count; /* at least 1 */
+  uint32_t reserved;
+  int64_t n;            /* columns, or images, of the first layer's B; -1 where each execution gives
+                         * them */
+  uint64_t input_size;  /* bytes of the network's input: B of the layers that read it */
+  uint64_t output_size; /* bytes of its output: C of the last layer */
+  uint64_t workspace_size;      /* bytes of device memory that each execution under way needs */
+  uint64_t workspace_alignment; /* bytes: 256 */
+  uint64_t operand_alignment;   /* bytes, of input and output */
+  uint64_t constant_size;       /* of the workspace: status record and biases, for every n */
+  const char* manifest;         /* all that the bundle says of the network, a JSON object */
+} sparsertc_network_info;
+
+/* Fills in `info`, whose struct_size is set. `n`: columns or images, where each execution gives
+ * them; else 0, or the network's n. Needs no GPU.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, or an n that the network cannot take */
+SPARSERTC_API sparsertc_result sparsertc_network_query(const sparsertc_network* network, int64_t n,
+                                                       sparsertc_network_info* info);
+
+/* One layer of a network. Layers are numbered from 0 in the order of their execution. */
+typedef struct sparsertc_layer_info {
+  size_t struct_size;     /* sizeof(sparsertc_layer_info), set by the caller */
+  const char* name;       /* belongs to the network */
+  uint32_t input;         /* the layer whose output is its B, or SPARSERTC_NETWORK_INPUT */
+  uint32_t residual;      /* the same of what it adds, or SPARSERTC_NOTHING */
+  uint64_t bias_offset;   /* where its bias lies in the workspace, bytes; 0 where it has none */
+  uint64_t output_offset; /* where its output lies in the workspace, bytes; 0 for the last layer,
+                           * whose output is the network's */
+  uint64_t output_size;   /* bytes */
+} sparsertc_layer_info;
+
+/* Fills in `info` about the layer with this number; `n` as for sparsertc_network_query.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, no such layer, or an n that the network cannot take */
+SPARSERTC_API sparsertc_result sparsertc_network_layer(const sparsertc_network* network,
+                                                       uint32_t layer, int64_t n,
+                                                       sparsertc_layer_info* info);
+
+/* The number of the layer of this name.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, or there is none */
+SPARSERTC_API sparsertc_result sparsertc_network_find(const sparsertc_network* network,
+                                                      const char* name, uint32_t* layer);
+
+/* A layer's plan, to be queried, executed by itself, saved as a bundle of its own, or bound to
+ * other weights, which the network then has, too. The handle is the caller's, who destroys it; the
+ * plan itself is shared with the network, and outlives it.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, or no such layer */
+SPARSERTC_API sparsertc_result sparsertc_network_plan(const sparsertc_network* network,
+                                                      uint32_t layer, sparsertc_plan** plan);
+
+/* Enqueues what a workspace must hold before its first execution: status record and biases. To be
+ * done once; the network must stay until the stream has passed it. The outputs of layers need no
+ * initialisation. */
+SPARSERTC_API sparsertc_result sparsertc_network_initialize(const sparsertc_network* network,
+                                                            void* workspace, void* stream);
+
+/* Pointers are device memory. Rows (images, pixels) lie one behind the other, without gaps. */
+typedef struct sparsertc_network_arguments {
+  size_t struct_size; /* sizeof(sparsertc_network_arguments), set by the caller */
+  const void* input;  /* B of the layers that read the network's input; stays as it is */
+  void* output;       /* C of the last layer, overwritten; may not overlap input or workspace */
+  int64_t n;          /* as for sparsertc_network_query */
+} sparsertc_network_arguments;
+
+/* Enqueues one execution of all layers on the stream and returns: one cuLaunchKernel for each
+ * layer, no other call of the driver. As sparsertc_plan_execute in everything else. Where a launch
+ * is refused, the layers before it have been enqueued.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  a pointer that is needed is null or misaligned; an n that the
+ *                                     network cannot take
+ *   SPARSERTC_ERROR_NO_GPU            the context was made without a device
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result sparsertc_network_execute(
+    const sparsertc_network* network, const sparsertc_network_arguments* arguments, void* workspace,
+    void* stream);
+
+/* Waits for the stream, then reads the status record in the workspace, as sparsertc_plan_status
+ * does. */
+SPARSERTC_API sparsertc_result sparsertc_network_status(const sparsertc_network* network,
+                                                        const void* workspace, void* stream,
+                                                        sparsertc_execution_status* status);
 
 /* ---- tuning ----
  *

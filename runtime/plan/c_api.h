@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/include/sparsertc.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/network.h"
 
 #include <memory>
 
@@ -11,9 +11,13 @@ struct sparsertc_context {
   std::shared_ptr<const sparsertc::ExecutionContext> context;
 };
 struct sparsertc_plan {
-  std::unique_ptr<sparsertc::Plan> plan; ///< never null
+  std::shared_ptr<sparsertc::Plan> plan; ///< never null; a network may have it, too
   // Of a tuned plan, for its report.
   std::string tile, record, remark;
+};
+
+struct sparsertc_network {
+  std::unique_ptr<sparsertc::Network> network; ///< never null
 };
 
 namespace sparsertc {
