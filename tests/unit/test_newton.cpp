@@ -1,0 +1,227 @@
+#include "ir/error.h"
+#include "runtime/newton/newton.h"
+#include "tools/newton_lu.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace sparsertc::testing {
+namespace {
+
+using newton::Outcome;
+using Vector = std::vector<double>;
+
+/// Equations and derivatives as functions, every entry structural.
+class DenseSystem : public jacobian::NonlinearSystem {
+public:
+  using Function = std::function<Vector(const Vector&)>;
+  DenseSystem(uint32_t n, Function f, Function derivatives)
+      : f_(std::move(f)), derivatives_(std::move(derivatives)) {
+    pattern_.rows = pattern_.columns = n;
+    for (uint32_t i = 0; i < n; ++i) {
+      for (uint32_t j = 0; j < n; ++j)
+        pattern_.column_index.push_back(j);
+      pattern_.row_offset.push_back(pattern_.column_index.size());
+    }
+  }
+  const JacobianPattern& pattern() const override { return pattern_; }
+  void residual(std::span<const double> x, std::span<double> f, uint64_t) const override {
+    store(f_({x.begin(), x.end()}), f);
+  }
+  void jacobian(std::span<const double> x, std::span<double> values, uint64_t) const override {
+    store(derivatives_({x.begin(), x.end()}), values);
+  }
+
+private:
+  static void store(const Vector& from, std::span<double> to) {
+    REQUIRE(from.size() == to.size());
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+  Function f_, derivatives_;
+  JacobianPattern pattern_;
+};
+
+struct Solved {
+  newton::Report report;
+  Vector x;
+};
+
+Solved solve(const DenseSystem& system, Vector x, const newton::Options& options = {}) {
+  Vector values(system.pattern().nnz());
+  system.jacobian(x, values, 0);
+  for (double& value : values) // the pattern's pivots, where the start has none
+    value = std::isfinite(value) ? value : 1;
+  LuAnalysisOptions analysis;
+  analysis.matching = Toggle::off;
+  const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"), analysis);
+  lu::Factors<double> factors(lu.tables);
+  newton::LuSolver solver(factors);
+  Solved solved;
+  solved.report = newton::solve(system, 0, solver, x, options);
+  solved.x = x;
+  return solved;
+}
+
+const DenseSystem kCircle(
+    2,
+    [](const Vector& x) {
+      return Vector{x[0] * x[0] + x[1] * x[1] - 5, x[0] * x[1] - 2};
+    },
+    [](const Vector& x) {
+      return Vector{2 * x[0], 2 * x[1], x[1], x[0]};
+    });
+
+const DenseSystem kArcTangent(
+    1, [](const Vector& x) { return Vector{std::atan(x[0])}; },
+    [](const Vector& x) { return Vector{1 / (1 + x[0] * x[0])}; });
+
+newton::Options undamped() {
+  newton::Options options;
+  options.damping = false;
+  return options;
+}
+
+} // namespace
+
+TEST_CASE("Newton converges quadratically, and says what it did") {
+  const Solved solved = solve(kCircle, {3, 1.5});
+  const newton::Report& report = solved.report;
+  CHECK(report.outcome == Outcome::converged);
+  CHECK(solved.x[0] == Approx(2).epsilon(1e-9));
+  CHECK(solved.x[1] == Approx(1).epsilon(1e-9));
+  REQUIRE(report.history.size() == report.iterations + 1);
+  CHECK(report.step_length == Vector(report.iterations, 1.0));
+  CHECK(report.factorizations == report.iterations);
+  CHECK(report.history[0] == 6.25); // 9 + 2.25 - 5
+  CHECK(report.history.back() <= 1e-8);
+  for (size_t i = 2; i < report.history.size(); ++i)
+    CHECK(report.history[i] < 0.3 * std::pow(report.history[i - 1], 1.9) + 1e-15);
+}
+
+TEST_CASE("Where the start is the solution nothing is factorized") {
+  const Solved solved = solve(kCircle, {2, 1});
+  CHECK(solved.report.outcome == Outcome::converged);
+  CHECK(solved.report.iterations == 0);
+  CHECK(solved.report.factorizations == 0);
+}
+
+TEST_CASE("No unknowns, no residual") {
+  const DenseSystem nothing(
+      0, [](const Vector&) { return Vector{}; }, [](const Vector&) { return Vector{}; });
+  CHECK(solve(nothing, {}).report.outcome == Outcome::converged);
+}
+
+TEST_CASE("A function that full steps diverge on converges with halved ones") {
+  const Solved plain = solve(kArcTangent, {3}, undamped());
+  // Far out the arc tangent is flat: steps grow until the derivative is no number any more.
+  CHECK(plain.report.outcome != Outcome::converged);
+  const Solved damped = solve(kArcTangent, {3});
+  CHECK(damped.report.outcome == Outcome::converged);
+  CHECK(damped.report.step_length.front() < 1);
+  for (size_t i = 1; i < damped.report.history.size(); ++i)
+    CHECK(damped.report.history[i] < damped.report.history[i - 1]);
+}
+
+TEST_CASE("Growth without bound is divergence") {
+  // x^(1/3): a step goes from x to -2 x.
+  const DenseSystem root(
+      1, [](const Vector& x) { return Vector{std::cbrt(x[0])}; },
+      [](const Vector& x) { return Vector{std::pow(std::abs(x[0]), -2.0 / 3) / 3}; });
+  newton::Options options = undamped();
+  options.maximum_iterations = 100;
+  const newton::Report report = solve(root, {1}, options).report;
+  CHECK(report.outcome == Outcome::diverged);
+  CHECK(report.history.back() > 1e6);
+  CHECK(report.history[1] == Approx(std::cbrt(2)));
+  options.maximum_iterations = 5; // not yet beyond the ratio, but more than at the start
+  const newton::Report early = solve(root, {1}, options).report;
+  CHECK(early.outcome == Outcome::diverged);
+  CHECK(early.iterations == 5);
+}
+
+TEST_CASE("Without a root the damped method stalls") {
+  const DenseSystem none(
+      1, [](const Vector& x) { return Vector{x[0] * x[0] + 1}; },
+      [](const Vector& x) { return Vector{2 * x[0]}; });
+  const newton::Report report = solve(none, {3}).report;
+  CHECK(report.outcome == Outcome::stalled);
+  CHECK(report.history.back() >= 1);
+  CHECK(report.history.back() < 1.2);
+}
+
+TEST_CASE("Progress that is not enough is the iteration limit") {
+  newton::Options options;
+  options.maximum_iterations = 2;
+  const newton::Report report = solve(kCircle, {3, 1.5}, options).report;
+  CHECK(report.outcome == Outcome::iteration_limit);
+  CHECK(report.iterations == 2);
+  options.maximum_iterations = 0;
+  CHECK(solve(kCircle, {3, 1.5}, options).report.outcome == Outcome::iteration_limit);
+}
+
+TEST_CASE("A Jacobian that is singular at the iterate") {
+  const DenseSystem square(
+      2,
+      [](const Vector& x) {
+        return Vector{x[0] * x[0] - 1, x[1] * x[1] - 1};
+      },
+      [](const Vector& x) {
+        return Vector{2 * x[0], 0, 0, 2 * x[1]};
+      });
+  const newton::Report zero = solve(square, {1.5, 0}).report;
+  CHECK(zero.outcome == Outcome::singular);
+  CHECK(zero.factor.column == 1);
+  CHECK(zero.iterations == 0);
+  // Rows that depend on one another: a pivot is replaced, and the step leads nowhere.
+  const DenseSystem dependent(
+      2,
+      [](const Vector& x) {
+        return Vector{x[0] + x[1] - 1, x[0] + x[1] - 3};
+      },
+      [](const Vector&) {
+        return Vector{1, 1, 1, 1};
+      });
+  const newton::Report rows = solve(dependent, {0, 0}).report;
+  CHECK(rows.outcome == Outcome::singular);
+  CHECK(rows.factor.perturbed > 0);
+}
+
+TEST_CASE("NaN and infinity are reported, and damping steps around them") {
+  const DenseSystem logarithm(
+      1, [](const Vector& x) { return Vector{std::log(x[0])}; },
+      [](const Vector& x) { return Vector{1 / x[0]}; });
+  CHECK(solve(logarithm, {-1}).report.outcome == Outcome::not_finite);
+  CHECK(solve(logarithm, {20}, undamped()).report.outcome == Outcome::not_finite);
+  const Solved damped = solve(logarithm, {20});
+  CHECK(damped.report.outcome == Outcome::converged);
+  CHECK(damped.x[0] == Approx(1));
+  const DenseSystem no_derivative(
+      1, [](const Vector& x) { return Vector{x[0] - 1}; },
+      [](const Vector&) { return Vector{std::numeric_limits<double>::quiet_NaN()}; });
+  CHECK(solve(no_derivative, {0}).report.outcome == Outcome::not_finite);
+}
+
+TEST_CASE("An old Jacobian costs iterations and saves factorizations") {
+  newton::Options chord;
+  chord.refactor_every = 4;
+  const newton::Report often = solve(kCircle, {2.2, 1.1}).report;
+  const newton::Report seldom = solve(kCircle, {2.2, 1.1}, chord).report;
+  CHECK(seldom.outcome == Outcome::converged);
+  CHECK(seldom.iterations > often.iterations);
+  CHECK(seldom.factorizations == (seldom.iterations + 3) / 4);
+  // Where the old one leads uphill there is a new one before the method gives up: from 0 to 1,
+  // where the slope has the other sign, and to the minimum at the root of 2/3.
+  const DenseSystem cubic(
+      1, [](const Vector& x) { return Vector{x[0] * x[0] * x[0] - 2 * x[0] + 2}; },
+      [](const Vector& x) { return Vector{3 * x[0] * x[0] - 2}; });
+  chord.refactor_every = 1000;
+  const newton::Report uphill = solve(cubic, {0}, chord).report;
+  CHECK(uphill.outcome == Outcome::stalled);
+  CHECK(uphill.factorizations > 1);
+}
+
+} // namespace sparsertc::testing
