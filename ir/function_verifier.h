@@ -67,6 +67,7 @@ private:
   void calls(const Op& op);
   void argument_types(const Function& callee, std::string_view name,
                       std::span<const uint32_t> arguments);
+  bool fits(Type given, Type expected) const;
   void synchronisation(const Op& op);
 
   // memory
@@ -79,6 +80,12 @@ private:
   void address_range(Type pointer_type, uint32_t pointer, int64_t offset, uint32_t bytes);
   void follow(const Op& op);
   const Origin* origin_of(uint32_t pointer) const;
+
+  // buffers without a place
+  void unplaced();
+  void sequential_only(const Op& op);
+  void whole_buffers();
+  void buffer_use(const Op& op, uint32_t reg);
 
   void report(std::string message) { report_(at_, std::move(message)); }
   std::string name(uint32_t reg);

@@ -38,6 +38,8 @@ struct Function {
   std::vector<uint32_t> pool;
 
   Type type_of(Reg reg) const { return register_type[reg.id]; }
+  /// A host function with parameters in `any` memory: sequential work that may run on either side.
+  bool is_sequential() const;
 };
 
 /// An array of the module: `constant` (initialised, at most 64 KB together), `shared` (a block's,

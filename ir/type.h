@@ -12,8 +12,10 @@ namespace sparsertc::ir {
 /// half.
 enum class Scalar : uint8_t { none, pred, i32, i64, f16, f16x2, bf16, bf16x2, f32, f64 };
 
-/// Memory spaces. `none` marks a type that is no pointer.
-enum class Space : uint8_t { none, host, device, shared, constant };
+/// Memory spaces. `none` marks a type that is no pointer. `any` is host or device memory, not
+/// decided yet: it exists in host functions until the pass `place` has run, and no emitter takes
+/// it.
+enum class Space : uint8_t { none, host, device, shared, constant, any };
 
 /// A type in one byte. Space is part of a pointer's type, so that host code which reads device
 /// memory element by element is ill-typed.

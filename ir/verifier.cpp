@@ -207,6 +207,19 @@ std::vector<Violation> verify(const Module& module, const SourceMap* map) {
   return ModuleVerifier(module, map).run();
 }
 
+void require_placed(const Module& module) {
+  for (const Function& function : module.functions)
+    for (uint32_t i = 0; function.kind == FunctionKind::host && i < function.register_type.size();
+         ++i)
+      if (const Type type = function.register_type[i]; type.space() == Space::any)
+        throw UserError(fmt::format("{} of @{} has type {}: a buffer without a place, for which no "
+                                    "code can be made",
+                                    print_register(function, Reg{i}), function.name,
+                                    to_string(type)),
+                        "run the pass 'place' first (--pass=place), or write host or device "
+                        "instead of any");
+}
+
 void verify_or_throw(const Module& module, std::string_view stage, const SourceMap* map) {
   const std::vector<Violation> violations = verify(module, map);
   if (violations.empty())

@@ -31,4 +31,7 @@ std::vector<Violation> verify(const Module& module, const SourceMap* map = nullp
 /// which stage of the compiler this was and shows the operation.
 void verify_or_throw(const Module& module, std::string_view stage, const SourceMap* map = nullptr);
 
+/// Throws UserError if a host function has buffers without a place (`any`), which emitters refuse.
+void require_placed(const Module& module);
+
 } // namespace sparsertc::ir

@@ -30,6 +30,8 @@ void FunctionVerifier::semantics() {
     where_allowed(op);
     memory(op);
   }
+  if (is_host())
+    unplaced();
 }
 
 void FunctionVerifier::read(uint32_t first, uint32_t count) {

@@ -57,14 +57,18 @@ void FunctionVerifier::where_allowed(const Op& op) {
     const bool access = info(op.code).form == Form::load || info(op.code).form == Form::store;
     if (is_host() && (space == Space::shared || space == Space::constant))
       report(fmt::format("host functions cannot touch {} memory", name_of(space)));
-    else if (is_host() && access && space != Space::host)
+    else if (is_host() && access && space == Space::device)
       report(fmt::format("host code cannot {} one element of device memory; copy the array to host "
                          "memory with 'copy'",
                          op.code == Opcode::load ? "read" : "write"));
     else if (!is_host() && space == Space::host)
       report("kernels and funcs cannot touch host memory; copy the array to device memory with "
              "'copy' in a host function");
-    if (function_.cpu && op.code == Opcode::alloc && space != Space::host)
+    else if (!is_host() && space == Space::any)
+      report("in kernels and funcs every pointer says its memory; 'any' is for host functions");
+    else if (function_.cpu && space == Space::any)
+      report("a cpu function's arrays are in host memory; write 'host' instead of 'any'");
+    if (function_.cpu && op.code == Opcode::alloc && space != Space::host && space != Space::any)
       report("a cpu function allocates host memory only");
     if ((op.code == Opcode::alloc || op.code == Opcode::free) &&
         size_in_bytes(op.type.element()) == 0)
@@ -205,14 +209,15 @@ void FunctionVerifier::atomic(const Op& op) {
     address_range(op.type, op.operand[0], op.immediate, size_in_bytes(element));
 }
 
-/// `copy` of whole arrays between host and device.
+/// `copy` of whole arrays in and between host and device memory.
 void FunctionVerifier::copies(const Op& op) {
   const Type to = type(op.operand[0]);
   const Type from = type(op.operand[1]);
   if (to.is_none() || from.is_none())
     return;
   const auto legal = [](Type pointer) {
-    return pointer.space() == Space::host || pointer.space() == Space::device;
+    return pointer.space() == Space::host || pointer.space() == Space::device ||
+           pointer.space() == Space::any;
   };
   if (!legal(to) || !legal(from))
     report("'copy' takes two pointers to host or device memory");

@@ -64,11 +64,14 @@ void FunctionVerifier::check_head() {
     report("only host functions can be marked cpu");
   for (uint32_t i = 0; i < function_.parameter_count; ++i) {
     const Type parameter = type(i);
+    if (function_.cpu && parameter.space() == Space::any)
+      report(fmt::format("a cpu function's arrays are in host memory; write {} for {}",
+                         to_string(Type::pointer(Space::host, parameter.element())), name(i)));
     const Space space = parameter.space();
     bool legal = !parameter.is_none();
     switch (function_.kind) {
     case FunctionKind::device:
-      legal = legal && space != Space::host;
+      legal = legal && space != Space::host && space != Space::any;
       break;
     case FunctionKind::kernel:
       legal = legal && (space == Space::device ||
@@ -76,7 +79,8 @@ void FunctionVerifier::check_head() {
                          !parameter.is_pair()));
       break;
     case FunctionKind::host:
-      legal = legal && (parameter.is_scalar() || space == Space::host || space == Space::device);
+      legal = legal && (parameter.is_scalar() || space == Space::host || space == Space::device ||
+                        space == Space::any);
       break;
     }
     if (!legal)

@@ -122,6 +122,17 @@ void FunctionVerifier::convert(const Op& op) {
                      choices.empty() ? std::string("none at all") : "but " + choices));
 }
 
+/// Whether a host function may hand `given` to a parameter of type `expected`: the same type, or
+/// host and device memory where one of the two has no place yet.
+bool FunctionVerifier::fits(Type given, Type expected) const {
+  const auto placed = [](Type type) {
+    return type.space() == Space::host || type.space() == Space::device;
+  };
+  return given == expected || (is_host() && given.element() == expected.element() &&
+                               ((given.space() == Space::any && placed(expected)) ||
+                                (expected.space() == Space::any && placed(given))));
+}
+
 void FunctionVerifier::argument_types(const Function& callee, std::string_view called,
                                       std::span<const uint32_t> list) {
   if (list.size() != callee.parameter_count) {
@@ -131,7 +142,7 @@ void FunctionVerifier::argument_types(const Function& callee, std::string_view c
   }
   for (uint32_t i = 0; i < list.size() && i < callee.register_type.size(); ++i) {
     const Type expected = callee.register_type[i];
-    if (type(list[i]) != expected && !type(list[i]).is_none())
+    if (!fits(type(list[i]), expected) && !type(list[i]).is_none())
       report(fmt::format("argument {} of @{} is {} of type {}, but must have type {}", i + 1,
                          called, name(list[i]), to_string(type(list[i])), to_string(expected)));
   }

@@ -3,6 +3,7 @@
 #include "compiler/emit/llvm_backend.h"
 #include "compiler/emit/llvm_host.h"
 #include "ir/error.h"
+#include "ir/verifier.h"
 
 #include <llvm/Support/raw_ostream.h>
 
@@ -25,6 +26,7 @@ std::unique_ptr<llvm::Module> gpu_module(const ir::Module& module, LlvmBackend& 
 
 std::unique_ptr<llvm::Module> optimised(const ir::Module& module, const Target& target,
                                         LlvmBackend& backend) {
+  ir::require_placed(module);
   std::unique_ptr<llvm::Module> out =
       target.is_host ? whole_host_module(module, backend) : gpu_module(module, backend);
   backend.optimise(*out);

@@ -4,6 +4,7 @@
 #include "compiler/emit/ptx_symbols.h"
 #include "ir/error.h"
 #include "ir/operands.h"
+#include "ir/verifier.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -79,6 +80,7 @@ ModulePlan::ModulePlan(const ir::Module& module, const Target& target)
   if (target.is_host)
     throw UserError("PTX is for GPUs, but the target is 'host'",
                     "choose a GPU as target (sm_90, ...), or emit LLVM IR or host code");
+  ir::require_placed(module);
   require_names(module);
   for (uint32_t i = 0; i < module.functions.size(); ++i)
     if (module.functions[i].kind != FunctionKind::host)

@@ -106,6 +106,7 @@ std::string_view PtxFunctionPrinter::space_suffix(const Op& op, Type pointer) co
   case Space::constant:
     return ".const";
   case Space::host:
+  case Space::any:
   case Space::none:
     break;
   }

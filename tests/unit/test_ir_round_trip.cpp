@@ -32,7 +32,7 @@ private:
   bool chance(uint32_t percent) { return below(100) < percent; }
   Type scalar() { return static_cast<Scalar>(1 + below(9)); }
   Type pointer() {
-    return Type::pointer(static_cast<Space>(1 + below(4)), static_cast<Scalar>(2 + below(8)));
+    return Type::pointer(static_cast<Space>(1 + below(5)), static_cast<Scalar>(2 + below(8)));
   }
   Type type_for(std::string_view types);
   Reg reg(Type type, uint32_t count = 1);
