@@ -53,6 +53,9 @@ public:
   uint64_t instances() const { return instances_; }
   /// Number s of instance g * lanes + l is at ((g * numbers + s) * lanes + l).
   const cuda::DeviceBuffer& factors() const { return factors_; }
+  /// Of the last factorization, a word for each instance: replaced pivots, and the bit.
+  const cuda::DeviceBuffer& status_words() const { return status_; }
+  uint32_t not_finite_bit() const { return code_.not_finite_bit; }
   const cuda::Kernel& factor_kernel() const { return factor_; }
   const cuda::Kernel& solve_kernel() const { return solve_; }
 

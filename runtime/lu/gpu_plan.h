@@ -131,6 +131,8 @@ public:
 
   /// Of L'+U by slot, reciprocals at the pivots: numbers of the factors' type.
   const cuda::DeviceBuffer& values() const { return values_; }
+  /// Of the last factorization: an LuStatusRecord.
+  const cuda::DeviceBuffer& status_record() const { return status_; }
   uint32_t right_sides() const { return right_sides_; }
   uint64_t bytes() const;
 
