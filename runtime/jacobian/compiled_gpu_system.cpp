@@ -1,0 +1,85 @@
+#include "runtime/jacobian/compiled_gpu_system.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace sparsertc::jacobian {
+namespace {
+
+/// Of a call: its own, what every call ends in, and two for each of 200 parameters.
+constexpr size_t kMostWords = 16 + 2 * 200;
+
+CallInstances all(uint64_t instances) {
+  return {instances, 0, instances, 0, instances};
+}
+
+} // namespace
+
+CompiledGpuSystem::CompiledGpuSystem(std::shared_ptr<const GpuProgram> program,
+                                     JacobianTables tables, ParameterSet parameters,
+                                     uint64_t instances, bool by_row, bool f32)
+    : program_(std::move(program)), tables_(std::move(tables)), parameters_(std::move(parameters)),
+      instances_(instances), f32_(f32), evaluation_(*program_, tables_, parameters_, by_row, f32),
+      product_work_(program_->context(), evaluation_.product_work_bytes(instances)),
+      jacobian_work_(program_->context(), evaluation_.jacobian_work_bytes(instances)),
+      residual_(prepared(evaluation_.residual(0, 0, all(instances)))),
+      product_(prepared(evaluation_.product(0, 0, 0, product_work_.address(), all(instances)))) {
+  if (parameters_.any_varies() && parameters_.instances != instances)
+    throw UserError(fmt::format("a batch of {} instances has parameters for {}", instances,
+                                parameters_.instances));
+  for (Evaluation::Call& call :
+       evaluation_.jacobian(0, 0, jacobian_work_.address(), all(instances)))
+    jacobian_.push_back(prepared(std::move(call)));
+}
+
+CompiledGpuSystem::Launch CompiledGpuSystem::prepared(Evaluation::Call call) const {
+  const cuda::Kernel kernel = program_->kernel(call.entry);
+  return {std::move(call), kernel};
+}
+
+void CompiledGpuSystem::enqueue(const Launch& launch, cuda::DeviceAddress x,
+                                cuda::DeviceAddress result, const cuda::DeviceAddress* direction,
+                                const cuda::Stream& stream) const {
+  const ProgramCall& call = launch.call.call;
+  std::array<uint64_t, kMostWords> words;
+  std::copy(call.words.begin(), call.words.end(), words.begin());
+  words[launch.call.x_word] = x;
+  words[launch.call.result_word] = result;
+  if (direction != nullptr)
+    words[Evaluation::kProductDirectionWord] = *direction;
+  program_->enqueue(launch.kernel, {words.data(), call.words.size()}, call.tasks, call.instances,
+                    stream);
+}
+
+void CompiledGpuSystem::residual(cuda::DeviceAddress x, cuda::DeviceAddress f,
+                                 const cuda::Stream& stream) const {
+  enqueue(residual_, x, f, nullptr, stream);
+}
+
+void CompiledGpuSystem::jacobian(cuda::DeviceAddress x, cuda::DeviceAddress values,
+                                 const cuda::Stream& stream) const {
+  for (const Launch& launch : jacobian_)
+    enqueue(launch, x, values, nullptr, stream);
+}
+
+void CompiledGpuSystem::product(cuda::DeviceAddress x, cuda::DeviceAddress v, cuda::DeviceAddress y,
+                                const cuda::Stream& stream) const {
+  enqueue(product_, x, y, &v, stream);
+}
+
+void CompiledGpuSystem::check(const cuda::Stream& stream) const {
+  program_->check(stream);
+}
+
+std::vector<cuda::Kernel> CompiledGpuSystem::jacobian_kernels() const {
+  std::vector<cuda::Kernel> kernels;
+  for (const Launch& launch : jacobian_)
+    kernels.push_back(launch.kernel);
+  return kernels;
+}
+
+} // namespace sparsertc::jacobian

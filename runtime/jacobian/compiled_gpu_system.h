@@ -1,0 +1,54 @@
+// A user's residual as a system on the GPU.
+#pragma once
+
+#include "runtime/jacobian/evaluation.h"
+#include "runtime/jacobian/gpu_program.h"
+#include "runtime/jacobian/gpu_system.h"
+
+#include <memory>
+#include <vector>
+
+namespace sparsertc::jacobian {
+
+class CompiledGpuSystem : public GpuSystem {
+public:
+  /// `program` has the evaluation entries that the tables need (program.h), with options.batch
+  /// where `instances` is more than 1 or a parameter varies. `by_row`: the residual's form.
+  CompiledGpuSystem(std::shared_ptr<const GpuProgram> program, JacobianTables tables,
+                    ParameterSet parameters, uint64_t instances, bool by_row, bool f32);
+
+  uint64_t instances() const override { return instances_; }
+  uint32_t number_bytes() const override { return f32_ ? 4 : 8; }
+  const JacobianPattern& pattern() const override { return tables_.pattern; }
+  void residual(cuda::DeviceAddress x, cuda::DeviceAddress f,
+                const cuda::Stream& stream) const override;
+  void jacobian(cuda::DeviceAddress x, cuda::DeviceAddress values,
+                const cuda::Stream& stream) const override;
+  void product(cuda::DeviceAddress x, cuda::DeviceAddress v, cuda::DeviceAddress y,
+               const cuda::Stream& stream) const override;
+  void check(const cuda::Stream& stream) const override;
+
+  /// The kernels of jacobian(), one for each width.
+  std::vector<cuda::Kernel> jacobian_kernels() const;
+
+private:
+  struct Launch {
+    Evaluation::Call call;
+    cuda::Kernel kernel;
+  };
+  Launch prepared(Evaluation::Call call) const;
+  void enqueue(const Launch& launch, cuda::DeviceAddress x, cuda::DeviceAddress result,
+               const cuda::DeviceAddress* direction, const cuda::Stream& stream) const;
+
+  std::shared_ptr<const GpuProgram> program_;
+  JacobianTables tables_;
+  ParameterSet parameters_;
+  uint64_t instances_;
+  bool f32_;
+  Evaluation evaluation_;
+  cuda::DeviceBuffer product_work_, jacobian_work_;
+  Launch residual_, product_;
+  std::vector<Launch> jacobian_;
+};
+
+} // namespace sparsertc::jacobian

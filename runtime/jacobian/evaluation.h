@@ -1,0 +1,54 @@
+// A residual's tables and parameters beside its program, and the calls that evaluate it: what the
+// CPU and the GPU share.
+#pragma once
+
+#include "ir/jacobian_tables.h"
+#include "runtime/jacobian/residual_program.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sparsertc::jacobian {
+
+class Evaluation {
+public:
+  /// Copies tables and parameters to where the program can reach them. All must outlive it.
+  Evaluation(const ResidualProgram& program, const JacobianTables& tables,
+             const ParameterSet& parameters, bool by_row, bool f32);
+
+  struct Call {
+    std::string entry;
+    ProgramCall call;
+    size_t x_word = 0;      ///< where the address of x stands in the call's words
+    size_t result_word = 0; ///< of f, y or the values
+  };
+  Call residual(uint64_t x, uint64_t f, const CallInstances& instances) const;
+  Call product(uint64_t x, uint64_t v, uint64_t y, uint64_t work,
+               const CallInstances& instances) const;
+  static constexpr size_t kProductDirectionWord = 0; ///< of v
+  /// One for each width.
+  std::vector<Call> jacobian(uint64_t x, uint64_t values, uint64_t work,
+                             const CallInstances& instances) const;
+
+  /// Bytes of work memory for so many instances at once; 0 where there is no need.
+  uint64_t product_work_bytes(uint64_t instances) const;
+  uint64_t jacobian_work_bytes(uint64_t instances) const;
+
+private:
+  Call finished(std::string entry, std::vector<uint64_t> words, size_t result_word, uint64_t tasks,
+                uint64_t x, const CallInstances& instances) const;
+
+  const JacobianTables& tables_;
+  bool by_row_;
+  uint64_t number_bytes_;
+  ParameterMemory parameters_;
+  struct Local {
+    std::unique_ptr<ProgramMemory> row, columns, places;
+  };
+  std::vector<Local> local_;
+  std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_;
+};
+
+} // namespace sparsertc::jacobian

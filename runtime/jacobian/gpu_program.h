@@ -1,0 +1,52 @@
+// A residual's program compiled by NVRTC and loaded into the GPU.
+#pragma once
+
+#include "runtime/bundle/cache.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/driver/nvrtc.h"
+#include "runtime/jacobian/residual_program.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sparsertc::jacobian {
+
+/// Machine code of `program` (program.h) for "sm_90", say; from the cache where that is not null
+/// and has it. UserError for mistakes in the user's text.
+std::vector<uint8_t> compile_for_gpu(const cuda::Nvrtc& nvrtc, const std::string& target,
+                                     const std::string& program, const ResidualSource& source,
+                                     Cache* cache);
+
+/// "sm_90": the machine code that this GPU runs.
+std::string gpu_target(const cuda::Context& context);
+
+class GpuProgram : public ResidualProgram {
+public:
+  /// `context` must outlive it.
+  GpuProgram(const cuda::Context& context, std::span<const uint8_t> image,
+             const ResidualSource& source, const ParameterSet& parameters, bool batch);
+
+  std::unique_ptr<ProgramMemory> allocate(uint64_t bytes) const override;
+  void run(const std::string& entry, const ProgramCall& call) const override;
+
+  cuda::Kernel kernel(const std::string& entry) const { return module_.kernel(entry); }
+  /// One launch; `words` are the call's.
+  void enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> words, uint64_t tasks,
+               uint64_t instances, const cuda::Stream& stream) const;
+  /// Waits, and throws where the user's code went wrong since the last time.
+  void check(const cuda::Stream& stream) const;
+  const cuda::Context& context() const { return context_; }
+
+private:
+  const cuda::Context& context_;
+  ResidualSource source_;
+  ParameterSet names_; ///< without values
+  bool batch_;
+  cuda::Module module_;
+  cuda::Kernel take_status_;
+  cuda::Stream stream_;
+  cuda::DeviceBuffer status_;
+};
+
+} // namespace sparsertc::jacobian

@@ -1,0 +1,81 @@
+#include "runtime/jacobian/program.h"
+
+#include "runtime/kernels/kernel_sources.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace sparsertc::jacobian {
+namespace {
+
+/// A file's name as a string literal.
+std::string quoted(std::string_view name) {
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"' || c == '\\')
+      text += '\\';
+    text += c == '\n' ? ' ' : c;
+  }
+  return text + '"';
+}
+
+std::string headed(std::string_view name) {
+  return fmt::format("#line 1 \"sparsertc/{}\"\n{}", name, kernels::kernel_source(name));
+}
+
+} // namespace
+
+std::string local_entry(uint32_t width) {
+  return fmt::format("sparsertc_local_{}", width);
+}
+
+std::string coloured_entry(uint32_t width) {
+  return fmt::format("sparsertc_coloured_{}", width);
+}
+
+std::vector<ProgramEntry> inspection_entries() {
+  return {{"sparsertc_form", "FormCall"},
+          {"sparsertc_residual", "ResidualCall"},
+          {"sparsertc_reads", "ReadsCall"},
+          {"sparsertc_row_sets", "RowSetsCall"},
+          {"sparsertc_whole_sets", "WholeSetsCall"}};
+}
+
+std::vector<ProgramEntry> evaluation_entries(const std::vector<uint32_t>& local_widths,
+                                             uint32_t coloured_width) {
+  std::vector<ProgramEntry> entries = {{"sparsertc_residual", "ResidualCall"},
+                                       {"sparsertc_product", "ProductCall"}};
+  for (const uint32_t width : local_widths)
+    entries.push_back({local_entry(width), fmt::format("LocalCall<{}>", width)});
+  if (coloured_width > 0)
+    entries.push_back(
+        {coloured_entry(coloured_width), fmt::format("ColouredCall<{}>", coloured_width)});
+  return entries;
+}
+
+std::string make_program(const ResidualSource& source, const ParameterSet& parameters,
+                         const ProgramOptions& options) {
+  line_of_residual(source); // there is one
+  std::string text = fmt::format("#define SPARSERTC_REAL {}\n"
+                                 "#define SPARSERTC_BATCH {:d}\n"
+                                 "#define SPARSERTC_CHECKED {:d}\n"
+                                 "#define SPARSERTC_LOOP_LIMIT {}u\n",
+                                 options.f32 ? "float" : "double", options.batch, options.checked,
+                                 options.loop_limit);
+  for (const std::string_view header :
+       {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
+    text += headed(header);
+  text += "#line 1 \"sparsertc/parameters\"\n" + parameter_types(parameters);
+  text += "using sparsertc::Row;\nusing sparsertc::Unknowns;\nusing sparsertc::Residuals;\n"
+          "using sparsertc::Parameters;\nusing sparsertc::value_of;\n";
+  text += fmt::format("#line 1 {}\n{}\n", quoted(source.name),
+                      options.loop_limit > 0 ? limit_loops(source) : source.text);
+  text += headed("residual_kernels.cuh");
+  text += "#line 1 \"sparsertc/entries\"\nnamespace sparsertc {\n";
+  for (const ProgramEntry& entry : options.entries)
+    text += fmt::format("SPARSERTC_ENTRY({}, {})\n", entry.name, entry.call);
+  return text + "} // namespace sparsertc\n";
+}
+
+} // namespace sparsertc::jacobian

@@ -1,0 +1,45 @@
+// The C++ text that is compiled for a residual: our headers (runtime/kernels), the parameters'
+// types, the user's text, and the entries that are wanted.
+#pragma once
+
+#include "runtime/jacobian/parameters.h"
+#include "runtime/jacobian/source.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sparsertc::jacobian {
+
+/// A function of the compiled program: a kernel on the GPU, a function with C linkage on the host.
+struct ProgramEntry {
+  std::string name; ///< "sparsertc_local_4"
+  std::string call; ///< the struct of its arguments, "LocalCall<4>" (residual_kernels.cuh)
+};
+
+struct ProgramOptions {
+  bool f32 = false;
+  /// Vectors of several instances lie entry by entry, or parameters vary.
+  bool batch = false;
+  /// Indices are compared with the arrays' lengths.
+  bool checked = false;
+  /// Iterations of a loop; 0: no limit.
+  uint32_t loop_limit = kDefaultLoopLimit;
+  std::vector<ProgramEntry> entries;
+};
+
+/// Entries for looking at a residual: its form, its values, its pattern.
+std::vector<ProgramEntry> inspection_entries();
+/// Entries for evaluating it: values, products, and Jacobians by tasks of these widths.
+std::vector<ProgramEntry> evaluation_entries(const std::vector<uint32_t>& local_widths,
+                                             uint32_t coloured_width);
+
+std::string local_entry(uint32_t width);
+std::string coloured_entry(uint32_t width);
+
+/// UserError where the source has no residual, or loops that cannot be limited; and as
+/// parameter_types().
+std::string make_program(const ResidualSource& source, const ParameterSet& parameters,
+                         const ProgramOptions& options);
+
+} // namespace sparsertc::jacobian

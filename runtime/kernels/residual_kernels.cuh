@@ -1,0 +1,261 @@
+// The work on a residual: evaluation, derivatives, finding the pattern. Stands after the user's
+// text. A call is a struct of arguments, in the order in which the host fills them in; it runs for
+// tasks x instances: on the GPU a thread each, on the host one after the other.
+
+namespace sparsertc {
+
+template <class T>
+concept ByRow = requires(Row i, Unknowns<T> x, const Parameters& p, T& f) { residual(i, x, p, f); };
+template <class T>
+concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) { residual(x, p, f); };
+
+inline constexpr bool kByRow = ByRow<Real>;
+static_assert(kByRow || Whole<Real>, "SPARSERTC_NO_SIGNATURE");
+
+/// What every call ends in.
+struct Common {
+  const Real* x;
+  u64 n;
+  u64 stride;           ///< between the entries of a vector
+  u64 first;            ///< instance in the vectors
+  u64 parameter_stride; ///< between the entries of an array that varies
+  u64 parameter_first;
+  u64 instances; ///< that run
+  ParameterArrays parameters;
+
+  __device__ Parameters parameters_of(u64 instance) const {
+    return Parameters(parameters, parameter_stride, parameter_first + instance);
+  }
+  __device__ Vector vector(const Real* data, u64 instance) const {
+    return Vector(data, stride, first + instance);
+  }
+  __device__ u64 place(u64 entry, u64 instance) const {
+    return kBatch ? entry * stride + first + instance : entry;
+  }
+};
+
+/// The residual, in the user's form, with its results put where `f` says.
+template <class T>
+__device__ void evaluate(const Unknowns<T>& x, const Parameters& p, const Residuals<T>& f) {
+  f.clear();
+  if constexpr (kByRow) {
+    for (long long i = 0; i < x.size(); ++i) {
+      T own = T(0);
+      residual(Row(i), x, p, own);
+      f[i] = own;
+    }
+  } else {
+    residual(x, p, f);
+  }
+}
+
+/// Which form the user's residual has: 1 by row, 0 whole.
+struct FormCall {
+  u64* by_row;
+  Common c;
+  __device__ u64 tasks() const { return 1; }
+  __device__ void operator()(u64, u64) const { *by_row = kByRow ? 1 : 0; }
+};
+
+/// f = F(x).
+struct ResidualCall {
+  Real* f;
+  Common c;
+  __device__ u64 tasks() const { return kByRow ? c.n : 1; }
+  template <class T = Real> __device__ void operator()(u64 task, u64 instance) const {
+    const Parameters p = c.parameters_of(instance);
+    const Unknowns<T> x(c.vector(c.x, instance), c.n);
+    if constexpr (kByRow) {
+      T own = T(0);
+      residual(Row(task), x, p, own);
+      f[c.place(task, instance)] = own;
+    } else {
+      evaluate(x, p, Residuals<T>(f, c.n, c.stride, c.first + instance));
+    }
+  }
+};
+
+/// y = J(x) v; `work`: 2 n numbers for each instance where the residual is whole.
+struct ProductCall {
+  const Real* v;
+  Real* y;
+  Real* work;
+  Common c;
+  __device__ u64 tasks() const { return kByRow ? c.n : 1; }
+  template <class T = Dual<Real, SeedVector::Tangent>>
+  __device__ void operator()(u64 task, u64 instance) const {
+    const Parameters p = c.parameters_of(instance);
+    const Unknowns<T> x(c.vector(c.x, instance), c.n, SeedVector{c.vector(v, instance)});
+    if constexpr (kByRow) {
+      T own = T(0);
+      residual(Row(task), x, p, own);
+      y[c.place(task, instance)] = own.t.d[0];
+    } else {
+      const Residuals<T> f(work, work + c.n * c.instances, c.n, instance, c.instances);
+      evaluate(x, p, f);
+      for (u64 i = 0; i < c.n; ++i)
+        y[c.place(i, instance)] = f.word(i, 0);
+    }
+  }
+};
+
+/// Derivatives of one row by W of its columns (ir/jacobian_tables.h: LocalTasks).
+template <int W> struct LocalCall {
+  Real* values;
+  const u32* row;
+  const u32* columns;
+  const u32* places;
+  u64 count;
+  Common c;
+  using T = Dual<Real, typename SeedColumns<W>::Tangent>;
+  __device__ u64 tasks() const { return count; }
+  __device__ void operator()(u64 task, u64 instance) const {
+    if constexpr (kByRow) {
+      const Parameters p = c.parameters_of(instance);
+      SeedColumns<W> seed;
+      for (int k = 0; k < W; ++k)
+        seed.column[k] = load(columns + task * W + k);
+      const Unknowns<T> x(c.vector(c.x, instance), c.n, seed);
+      T own = T(0);
+      residual(Row(load(row + task)), x, p, own);
+      for (int k = 0; k < W; ++k)
+        if (W == 1 || seed.column[k] != 0xFFFFFFFFu)
+          values[c.place(load(places + task * W + k), instance)] = own.t.d[k];
+    }
+  }
+};
+
+/// Derivatives of all rows by W colours (ir/jacobian_tables.h: ColouredTasks); `work`: (1 + W) n
+/// numbers for each task and instance.
+template <int W> struct ColouredCall {
+  Real* values;
+  const u32* colour;
+  const u64* offset;
+  const u32* row;
+  const u32* tangent;
+  const u32* places;
+  u64 count;
+  Real* work;
+  Common c;
+  using T = Dual<Real, typename SeedColours<W>::Tangent>;
+  __device__ u64 tasks() const { return count; }
+  __device__ void operator()(u64 task, u64 instance) const {
+    const Parameters p = c.parameters_of(instance);
+    const Unknowns<T> x(c.vector(c.x, instance), c.n,
+                        SeedColours<W>{colour, static_cast<u32>(task) * W});
+    const u64 threads = count * c.instances;
+    const Residuals<T> f(work, work + c.n * threads, c.n, task * c.instances + instance, threads);
+    evaluate(x, p, f);
+    for (u64 e = load(offset + task); e < load(offset + task + 1); ++e)
+      values[c.place(load(places + e), instance)] = f.word(load(row + e), load(tangent + e));
+  }
+};
+
+/// How many unknowns each row reads, counting each as often as it is read, and which they are
+/// where there is a list; row i's list begins at offset[i].
+struct ReadsCall {
+  u32* count;
+  const u64* offset;
+  u32* list;
+  Common c;
+  __device__ u64 tasks() const { return c.n; }
+  template <class T = Dual<Real, SeedReads::Tangent>>
+  __device__ void operator()(u64 task, u64 instance) const {
+    if constexpr (kByRow) {
+      u32 reads = 0;
+      const SeedReads seed{&reads, list == nullptr ? nullptr : list + offset[task]};
+      T own = T(0);
+      residual(Row(task), Unknowns<T>(c.vector(c.x, instance), c.n, seed),
+               c.parameters_of(instance), own);
+      count[task] = reads;
+    }
+  }
+};
+
+/// Which of (up to 64 of) the unknowns that a row reads it depends on. Task t is of row row[t] and
+/// its list from first[t] to first[t + 1].
+struct RowSetsCall {
+  const u32* row;
+  const u64* first;
+  const u32* list;
+  u64* sets;
+  u64 count;
+  Common c;
+  __device__ u64 tasks() const { return count; }
+  template <class T = Dual<Real, SeedList::Tangent>>
+  __device__ void operator()(u64 task, u64 instance) const {
+    if constexpr (kByRow) {
+      const SeedList seed{list + first[task], static_cast<u32>(first[task + 1] - first[task])};
+      T own = T(0);
+      residual(Row(row[task]), Unknowns<T>(c.vector(c.x, instance), c.n, seed),
+               c.parameters_of(instance), own);
+      sets[task] = own.t.set;
+    }
+  }
+};
+
+/// Which of 64 unknowns each row depends on, for chunks of 64: sets[row * chunks + chunk]. `work`:
+/// n numbers for each chunk.
+struct WholeSetsCall {
+  u64 first_chunk;
+  u64 chunks;
+  u64* sets;
+  Real* work;
+  Common c;
+  __device__ u64 tasks() const { return chunks; }
+  template <class T = Dual<Real, SeedChunk::Tangent>>
+  __device__ void operator()(u64 task, u64 instance) const {
+    const SeedChunk seed{static_cast<u32>(first_chunk + task)};
+    evaluate(Unknowns<T>(c.vector(c.x, instance), c.n, seed), c.parameters_of(instance),
+             Residuals<T>(work, sets, c.n, task, chunks));
+  }
+};
+
+#ifdef __CUDACC__
+
+template <class Call> __device__ void run(const Call& call) {
+  if constexpr (kBatch) {
+    const u64 instance = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (instance < call.c.instances)
+      for (u64 task = blockIdx.y; task < call.tasks(); task += gridDim.y)
+        call(task, instance);
+  } else {
+    const u64 task = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (task < call.tasks())
+      call(task, 0);
+  }
+}
+#define SPARSERTC_ENTRY(name, Call)                                                                \
+  extern "C" __global__ void name(const Call call) { run(call); }
+
+/// Hands out what went wrong since the last time.
+extern "C" __global__ void sparsertc_take_status(Status* status) {
+  *status = first_status;
+  first_status = {0, 0, 0, 0};
+}
+
+#else
+
+/// 0, or the code of what went wrong: then the rest was not done.
+template <class Call> int run(const Call& call) {
+  try {
+    for (u64 task = 0; task < call.tasks(); ++task)
+      for (u64 instance = 0; instance < call.c.instances; ++instance)
+        call(task, instance);
+  } catch (const Stopped&) {
+    return static_cast<int>(first_status.code);
+  }
+  return 0;
+}
+#define SPARSERTC_ENTRY(name, Call)                                                                \
+  extern "C" __attribute__((visibility("default"))) int name(const Call* call) { return run(*call); }
+
+/// Of the calling thread.
+extern "C" __attribute__((visibility("default"))) void sparsertc_take_status(Status* status) {
+  *status = first_status;
+  first_status = {0, 0, 0, 0};
+}
+
+#endif
+
+} // namespace sparsertc

@@ -1,0 +1,386 @@
+// What a user's residual is written with: Row, Unknowns, Residuals; and how each kind of number
+// seeds its tangents where an unknown is read.
+//
+// Stands before the user's text. The program says beforehand
+//
+//   SPARSERTC_REAL        double or float
+//   SPARSERTC_BATCH       1 where parameters or vectors differ by instance, else 0
+//   SPARSERTC_CHECKED     1 where indices are compared with the arrays' lengths
+//   SPARSERTC_LOOP_LIMIT  iterations that one loop may take
+
+namespace sparsertc {
+
+using Real = SPARSERTC_REAL;
+using u32 = unsigned;
+using u64 = unsigned long long;
+static_assert(sizeof(u32) == 4 && sizeof(u64) == 8);
+
+inline constexpr bool kBatch = SPARSERTC_BATCH;
+inline constexpr bool kChecked = SPARSERTC_CHECKED;
+
+// ---- what went wrong ----
+
+/// Of the first thread that went wrong; runtime/jacobian/residual_status.h has the same.
+struct Status {
+  u32 code; ///< 0: nothing
+  u32 where; ///< the line of a loop, or the number of a parameter
+  long long index;
+  long long length;
+};
+inline constexpr u32 kLoopTooLong = 1, kBadUnknown = 2, kBadResidual = 3, kBadParameter = 4;
+
+#ifdef __CUDACC__
+__device__ Status first_status;
+/// Keeps the first report and ends the thread.
+[[noreturn]] __device__ inline void stop(u32 code, u32 where, long long index, long long length) {
+  if (atomicCAS(&first_status.code, 0u, code) == 0u) {
+    first_status.where = where;
+    first_status.index = index;
+    first_status.length = length;
+  }
+  for (;;)
+    asm volatile("exit;");
+}
+#else
+inline thread_local Status first_status;
+struct Stopped {};
+[[noreturn]] inline void stop(u32 code, u32 where, long long index, long long length) {
+  first_status = {code, where, index, length};
+  throw Stopped{};
+}
+#endif
+
+/// Counts the iterations of one execution of a loop.
+struct LoopLimit {
+  u32 line;
+  u32 taken = 0;
+  __device__ explicit LoopLimit(u32 line_of_loop) : line(line_of_loop) {}
+  __device__ bool step() {
+    if (++taken > SPARSERTC_LOOP_LIMIT)
+      stop(kLoopTooLong, line, SPARSERTC_LOOP_LIMIT, 0);
+    return true;
+  }
+};
+
+__device__ inline void check_index(long long index, u64 length, u32 code, u32 where) {
+  if (kChecked && static_cast<u64>(index) >= length)
+    stop(code, where, index, static_cast<long long>(length));
+}
+
+// ---- arrays ----
+
+/// Of memory that nobody writes while the program runs.
+template <class A> __device__ inline A load(const A* address) {
+#ifdef __CUDACC__
+  return __ldg(address);
+#else
+  return *address;
+#endif
+}
+
+/// One instance's numbers: entry j is data[j * stride].
+struct Vector {
+  const Real* data;
+  u64 stride;
+  __device__ Vector(const Real* all, u64 stride_of_all, u64 instance)
+      : data(kBatch ? all + instance : all), stride(stride_of_all) {}
+  __device__ Real at(long long j) const { return load(data + (kBatch ? j * stride : j)); }
+};
+
+/// The number of an equation, from 0; converts to int.
+class Row {
+public:
+  __device__ explicit Row(u64 index) : index_(static_cast<int>(index)) {}
+  __device__ operator int() const { return index_; }
+
+private:
+  int index_;
+};
+
+// ---- tangents ----
+
+/// W derivatives, which Seed puts at the unknowns.
+template <int W, class SeedType> struct Directions {
+  using Seed = SeedType;
+  using Word = Real;
+  static constexpr int kWords = W;
+  Real d[W];
+
+  __device__ static Directions zero() {
+    Directions t;
+    for (int k = 0; k < W; ++k)
+      t.d[k] = 0;
+    return t;
+  }
+  __device__ Word word(int k) const { return d[k]; }
+  __device__ void set_word(int k, Word word) { d[k] = word; }
+};
+#define SPARSERTC_EACH(expression)                                                                 \
+  Directions<W, S> result;                                                                         \
+  for (int k = 0; k < W; ++k)                                                                      \
+    result.d[k] = expression;                                                                      \
+  return result;
+template <int W, class S>
+__device__ Directions<W, S> scaled(Real f, const Directions<W, S>& t) {
+  SPARSERTC_EACH(f * t.d[k])
+}
+template <int W, class S>
+__device__ Directions<W, S> scaled_singular(Real f, const Directions<W, S>& t) {
+  SPARSERTC_EACH(t.d[k] == Real(0) ? Real(0) : f * t.d[k])
+}
+template <int W, class S>
+__device__ Directions<W, S> linear(Real f, const Directions<W, S>& s, Real g,
+                                   const Directions<W, S>& t) {
+  SPARSERTC_EACH(f * s.d[k] + g * t.d[k])
+}
+template <int W, class S>
+__device__ Directions<W, S> chosen(bool first, const Directions<W, S>& s,
+                                   const Directions<W, S>& t) {
+  SPARSERTC_EACH(first ? s.d[k] : t.d[k])
+}
+#undef SPARSERTC_EACH
+
+/// Of 64 unknowns, those that a value depends on.
+template <class SeedType> struct Columns {
+  using Seed = SeedType;
+  using Word = u64;
+  static constexpr int kWords = 1;
+  u64 set;
+
+  __device__ static Columns zero() { return {0}; }
+  __device__ Word word(int) const { return set; }
+  __device__ void set_word(int, Word word) { set = word; }
+};
+template <class S> __device__ Columns<S> scaled(Real, const Columns<S>& t) { return t; }
+template <class S> __device__ Columns<S> scaled_singular(Real, const Columns<S>& t) { return t; }
+template <class S>
+__device__ Columns<S> linear(Real, const Columns<S>& s, Real, const Columns<S>& t) {
+  return {s.set | t.set};
+}
+template <class S>
+__device__ Columns<S> chosen(bool, const Columns<S>& s, const Columns<S>& t) {
+  return {s.set | t.set};
+}
+
+// ---- seeds ----
+
+/// Tangent k is the derivative by unknown column[k].
+template <int W> struct SeedColumns {
+  using Tangent = Directions<W, SeedColumns>;
+  u32 column[W];
+  __device__ Tangent operator()(long long j) const {
+    Tangent t;
+    for (int k = 0; k < W; ++k)
+      t.d[k] = column[k] == static_cast<u32>(j) ? Real(1) : Real(0);
+    return t;
+  }
+};
+
+/// Tangent k is the derivative by all unknowns of colour first + k.
+template <int W> struct SeedColours {
+  using Tangent = Directions<W, SeedColours>;
+  const u32* colour; ///< by unknown
+  u32 first;
+  __device__ Tangent operator()(long long j) const {
+    const u32 own = load(colour + j) - first;
+    Tangent t;
+    for (int k = 0; k < W; ++k)
+      t.d[k] = own == static_cast<u32>(k) ? Real(1) : Real(0);
+    return t;
+  }
+};
+
+/// One tangent: the derivative in the direction of a vector.
+struct SeedVector {
+  using Tangent = Directions<1, SeedVector>;
+  Vector v;
+  __device__ Tangent operator()(long long j) const {
+    Tangent t;
+    t.d[0] = v.at(j);
+    return t;
+  }
+};
+
+/// Counts what a row reads, and writes it down where there is a list.
+struct SeedReads {
+  using Tangent = Columns<SeedReads>;
+  u32* count;
+  u32* list;
+  __device__ Tangent operator()(long long j) const {
+    if (list != nullptr)
+      list[*count] = static_cast<u32>(j);
+    ++*count;
+    return {0};
+  }
+};
+
+/// The unknowns 64 chunk to 64 chunk + 63.
+struct SeedChunk {
+  using Tangent = Columns<SeedChunk>;
+  u32 chunk;
+  __device__ Tangent operator()(long long j) const {
+    return {static_cast<u32>(j) / 64 == chunk ? u64(1) << (j % 64) : 0};
+  }
+};
+
+/// Up to 64 unknowns, listed in ascending order.
+struct SeedList {
+  using Tangent = Columns<SeedList>;
+  const u32* list;
+  u32 length;
+  __device__ Tangent operator()(long long j) const {
+    u32 low = 0, high = length;
+    while (low < high) {
+      const u32 middle = (low + high) / 2;
+      if (list[middle] < static_cast<u32>(j))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return {low < length && list[low] == static_cast<u32>(j) ? u64(1) << low : 0};
+  }
+};
+
+// ---- what the user's function is given ----
+
+/// x[j]: unknown number j.
+template <class T> class Unknowns;
+
+template <> class Unknowns<Real> {
+public:
+  __device__ Unknowns(const Vector& x, u64 length) : x_(x), length_(length) {}
+  __device__ Real operator[](long long j) const {
+    check_index(j, length_, kBadUnknown, 0);
+    return x_.at(j);
+  }
+  /// n.
+  __device__ long long size() const { return static_cast<long long>(length_); }
+
+private:
+  Vector x_;
+  u64 length_;
+};
+
+template <class D> class Unknowns<Dual<Real, D>> {
+public:
+  using Seed = typename D::Seed;
+  __device__ Unknowns(const Vector& x, u64 length, const Seed& seed)
+      : x_(x), length_(length), seed_(seed) {}
+  __device__ Dual<Real, D> operator[](long long j) const {
+    check_index(j, length_, kBadUnknown, 0);
+    return {x_.at(j), seed_(j)};
+  }
+  __device__ long long size() const { return static_cast<long long>(length_); }
+
+private:
+  Vector x_;
+  u64 length_;
+  Seed seed_;
+};
+
+/// f[i]: residual number i, 0 at the beginning. It can be assigned, added to (=, +=, -=, *=, /=),
+/// and read by T(f[i]).
+template <class T> class Residuals;
+
+template <> class Residuals<Real> {
+public:
+  __device__ Residuals(Real* f, u64 length, u64 stride, u64 instance)
+      : f_(kBatch ? f + instance : f), length_(length), stride_(stride) {}
+  __device__ Real& operator[](long long i) const {
+    check_index(i, length_, kBadResidual, 0);
+    return f_[kBatch ? i * stride_ : i];
+  }
+  __device__ long long size() const { return static_cast<long long>(length_); }
+  __device__ void clear() const {
+    for (u64 i = 0; i < length_; ++i)
+      (*this)[i] = 0;
+  }
+
+private:
+  Real* f_;
+  u64 length_, stride_;
+};
+
+/// Values and tangents apart, each word beside those of the other threads.
+template <class D> class Residuals<Dual<Real, D>> {
+public:
+  using T = Dual<Real, D>;
+  class Entry {
+  public:
+    __device__ Entry(const Residuals& all, u64 i) : all_(all), i_(i) {}
+    __device__ operator T() const { return all_.get(i_); }
+    __device__ const Entry& operator=(const T& a) const {
+      all_.set(i_, a);
+      return *this;
+    }
+    __device__ const Entry& operator=(const Entry& a) const { return *this = T(a); }
+    __device__ const Entry& operator+=(const T& a) const { return *this = T(*this) + a; }
+    __device__ const Entry& operator-=(const T& a) const { return *this = T(*this) - a; }
+    __device__ const Entry& operator*=(const T& a) const { return *this = T(*this) * a; }
+    __device__ const Entry& operator/=(const T& a) const { return *this = T(*this) / a; }
+
+  private:
+    const Residuals& all_;
+    u64 i_;
+  };
+
+  __device__ Residuals(Real* values, typename D::Word* words, u64 length, u64 thread, u64 threads)
+      : values_(values + thread), words_(words + thread), length_(length), threads_(threads) {}
+  __device__ Entry operator[](long long i) const {
+    check_index(i, length_, kBadResidual, 0);
+    return {*this, static_cast<u64>(i)};
+  }
+  __device__ long long size() const { return static_cast<long long>(length_); }
+
+  __device__ T get(u64 i) const {
+    T a;
+    a.v = values_[i * threads_];
+    for (int k = 0; k < D::kWords; ++k)
+      a.t.set_word(k, words_[(i * D::kWords + k) * threads_]);
+    return a;
+  }
+  __device__ void set(u64 i, const T& a) const {
+    values_[i * threads_] = a.v;
+    for (int k = 0; k < D::kWords; ++k)
+      words_[(i * D::kWords + k) * threads_] = a.t.word(k);
+  }
+  __device__ typename D::Word word(u64 i, u32 k) const {
+    return words_[(i * D::kWords + k) * threads_];
+  }
+  __device__ void clear() const {
+    for (u64 i = 0; i < length_; ++i)
+      set(i, T(0));
+  }
+
+private:
+  Real* values_;
+  typename D::Word* words_;
+  u64 length_, threads_;
+};
+
+// ---- parameters ----
+
+struct ParameterArray {
+  const void* data;
+  u64 length; ///< of one instance
+};
+
+/// p.name[k]: entry k of an array, a Real or a long long, which may be stored more narrowly.
+/// `varies`: the instances have arrays of their own, entry by entry.
+template <class Result, class Stored, bool varies> class View {
+public:
+  __device__ View(const ParameterArray& array, u64 stride, u64 instance, u32 number)
+      : data_(static_cast<const Stored*>(array.data) + (varies ? instance : 0)), stride_(stride),
+        length_(array.length), number_(number) {}
+  __device__ Result operator[](long long k) const {
+    check_index(k, length_, kBadParameter, number_);
+    return static_cast<Result>(load(data_ + (varies ? k * stride_ : k)));
+  }
+
+private:
+  const Stored* data_;
+  u64 stride_, length_;
+  u32 number_;
+};
+
+} // namespace sparsertc
