@@ -1,0 +1,73 @@
+// How a sparse Jacobian is to be evaluated: which tasks (ir/jacobian_tables.h), of which width.
+//
+// A residual that is given row by row is evaluated for each row with tangents for the row's own
+// columns: there are as few of them as the row has entries. An opaque residual, which gives all
+// rows at once, needs one tangent for each colour of the columns, that is at least as many as the
+// widest row has entries, in every row.
+#pragma once
+
+#include "compiler/pattern/colouring.h"
+#include "compiler/pattern/pattern.h"
+#include "ir/jacobian_tables.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace sparsertc {
+
+enum class JacobianCompression : uint8_t { local, coloured };
+std::string_view to_string(JacobianCompression compression);
+
+/// What evaluates: predicted times are in units of one tangent of one entry.
+struct JacobianMachine {
+  double parallel = 1; ///< units done at once
+  double launch = 0;   ///< units that starting a kernel takes
+  uint64_t instances = 1;
+
+  static JacobianMachine cpu() { return {}; }
+  static JacobianMachine gpu(uint32_t multiprocessors, uint64_t instances);
+};
+
+struct JacobianScheduleOptions {
+  bool by_row = true; ///< the residual's form; else it can only be coloured
+  JacobianMachine machine;
+  /// Nothing: what takes less predicted time.
+  std::optional<JacobianCompression> compression;
+  /// Tangents of a task, one of kJacobianWidths; 0: chosen.
+  uint32_t width = 0;
+  ColouringOrder order = ColouringOrder::smallest_last;
+  /// Where value k of the pattern is to be stored; empty: at k.
+  std::span<const uint32_t> places;
+};
+
+inline constexpr uint32_t kJacobianWidths[] = {1, 2, 4, 8};
+
+/// The predictions for one way of evaluating.
+struct JacobianCandidate {
+  JacobianCompression compression = JacobianCompression::local;
+  uint32_t width = 0; ///< 0: each row's own
+  uint64_t tasks = 0;
+  uint64_t kernels = 0;
+  double work = 0; ///< units of all tasks
+  double time = 0; ///< units from the start to the end
+};
+
+struct JacobianSchedule {
+  JacobianTables tables;
+  JacobianCandidate chosen;
+  /// All that were compared, the chosen one among them.
+  std::vector<JacobianCandidate> candidates;
+  uint32_t colours = 0;
+  uint64_t colours_lower_bound = 0;
+};
+
+/// UserError where the pattern is not square, row-local tasks are asked of an opaque residual, or
+/// there are more entries than 2^32 - 2. The same input gives the same tables.
+JacobianSchedule schedule_jacobian(const Pattern& pattern, const JacobianScheduleOptions& options);
+
+JacobianPattern to_jacobian_pattern(const Pattern& pattern);
+Pattern to_pattern(const JacobianPattern& pattern);
+
+} // namespace sparsertc
