@@ -32,7 +32,8 @@ public:
       nodes_[node.next].previous = node.previous;
     node.key = kNone;
   }
-  void move(uint32_t vertex, uint32_t key) {
+  void move_by(uint32_t vertex, int change) {
+    const uint32_t key = nodes_[vertex].key + static_cast<uint32_t>(change);
     erase(vertex);
     insert(vertex, key);
   }
@@ -41,18 +42,11 @@ public:
   bool is_inside(uint32_t vertex) const { return nodes_[vertex].key != kNone; }
   /// The one inserted last among those of a key, or kNone.
   uint32_t first(uint32_t key) const { return first_[key]; }
-  /// Whether this is the first time that `visitor` asks for this vertex.
-  bool visit(uint32_t vertex, uint32_t visitor) {
-    const bool is_new = nodes_[vertex].visitor != visitor;
-    nodes_[vertex].visitor = visitor;
-    return is_new;
-  }
 
 private:
   struct Node {
     uint32_t next = kNone, previous = kNone;
     uint32_t key = kNone;
-    uint32_t visitor = kNone;
   };
   std::vector<Node> nodes_;
   std::vector<uint32_t> first_;

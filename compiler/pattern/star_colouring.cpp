@@ -131,7 +131,7 @@ private:
       by_length_.erase(row);
       return;
     }
-    by_length_.move(row, left);
+    by_length_.move_by(row, -1);
     least_ = std::min(least_, left);
   }
 
