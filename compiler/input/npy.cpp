@@ -319,6 +319,10 @@ std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
     descr = "<f8";
     width = 8;
     break;
+  case StoredType::i64:
+    descr = "<i8";
+    width = 8;
+    break;
   default:
     throw InternalError(fmt::format("write_npy: elements of type {}", to_string(type)));
   }
@@ -357,6 +361,8 @@ std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
       bits = uint32_t{to_bf16(value)} << 16;
     else if (type == StoredType::f32)
       bits = to_f32(value);
+    else if (type == StoredType::i64)
+      bits = static_cast<uint64_t>(static_cast<int64_t>(value));
     else
       bits = std::bit_cast<uint64_t>(value);
     std::memcpy(to, &bits, width);

@@ -286,4 +286,11 @@ std::vector<TensorInfo> list_npz(std::span<const uint8_t> bytes, const std::stri
   return list;
 }
 
+void write_npz(const std::string& path, std::span<const NamedArray> arrays) {
+  std::vector<ZipContent> members;
+  for (const NamedArray& array : arrays)
+    members.push_back({array.name + ".npy", npy_bytes(array.shape, array.type, array.values)});
+  write_bytes(path, zip_bytes(members));
+}
+
 } // namespace sparsertc

@@ -87,12 +87,23 @@ DenseTensor read_dense_from_bytes(std::span<const uint8_t> bytes, const std::str
                                   std::optional<Format> format, const ReadOptions& options = {});
 
 /// Writes row-major values as .npy (version 1.0, C order, little-endian), rounded to `type`: f16,
-/// f32 or f64. The format has no bf16: such values are rounded to bf16 and written as f32. The file
-/// appears whole or not at all; "-" is standard output.
+/// f32, f64, or i64 for whole numbers. The format has no bf16: such values are rounded to bf16 and
+/// written as f32. The file appears whole or not at all; "-" is standard output.
 void write_npy(const std::string& path, std::span<const uint64_t> shape, StoredType type,
                std::span<const double> values);
 /// The same, in memory.
 std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
                                std::span<const double> values);
+
+/// An array as write_npz writes it; see write_npy.
+struct NamedArray {
+  std::string name;
+  std::vector<uint64_t> shape;
+  StoredType type = StoredType::f64;
+  std::vector<double> values;
+};
+
+/// Writes arrays as .npz, uncompressed, in this order; the same bytes for the same arrays.
+void write_npz(const std::string& path, std::span<const NamedArray> arrays);
 
 } // namespace sparsertc

@@ -253,4 +253,59 @@ std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMemb
   return content;
 }
 
+std::vector<uint8_t> zip_bytes(std::span<const ZipContent> members) {
+  std::vector<uint8_t> archive, directory;
+  const auto put = [](std::vector<uint8_t>& to, uint64_t value, int count) {
+    for (int i = 0; i < count; ++i)
+      to.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  };
+  const auto put_text = [](std::vector<uint8_t>& to, const std::string& text) {
+    to.insert(to.end(), text.begin(), text.end());
+  };
+  uint64_t total = kEndBytes;
+  for (const ZipContent& member : members)
+    total += kLocalBytes + kDirectoryBytes + 2 * member.name.size() + member.bytes.size();
+  if (total > UINT32_MAX || members.size() > UINT16_MAX)
+    throw UserError(fmt::format("an archive of {} members would take {} bytes, at most 4 GiB are "
+                                "possible",
+                                members.size(), total),
+                    "write its arrays as files of their own");
+  // Version 2.0; no flags; stored; the first day that the format knows, at midnight.
+  constexpr uint64_t kVersion = 20, kTime = 0, kDate = 0x21;
+  for (const ZipContent& member : members) {
+    const uint64_t offset = archive.size();
+    const uint64_t crc = crc32_z(crc32_z(0, nullptr, 0), member.bytes.data(), member.bytes.size());
+    const auto describe = [&](std::vector<uint8_t>& to) {
+      for (const uint64_t value : {kVersion, uint64_t{0}, uint64_t{kStored}, kTime, kDate})
+        put(to, value, 2);
+      for (const uint64_t value : {crc, member.bytes.size(), member.bytes.size()})
+        put(to, value, 4);
+      put(to, member.name.size(), 2);
+      put(to, 0, 2); // no extra field
+    };
+    put(archive, kLocalSignature, 4);
+    describe(archive);
+    put_text(archive, member.name);
+    archive.insert(archive.end(), member.bytes.begin(), member.bytes.end());
+    put(directory, kDirectorySignature, 4);
+    put(directory, kVersion, 2);
+    describe(directory);
+    for (int i = 0; i < 3; ++i) // comment, disk, internal attributes
+      put(directory, 0, 2);
+    put(directory, 0, 4); // external attributes
+    put(directory, offset, 4);
+    put_text(directory, member.name);
+  }
+  const uint64_t directory_at = archive.size();
+  archive.insert(archive.end(), directory.begin(), directory.end());
+  put(archive, kEndSignature, 4);
+  put(archive, 0, 4); // of one disk
+  put(archive, members.size(), 2);
+  put(archive, members.size(), 2);
+  put(archive, directory.size(), 4);
+  put(archive, directory_at, 4);
+  put(archive, 0, 2);
+  return archive;
+}
+
 } // namespace sparsertc

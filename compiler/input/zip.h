@@ -29,4 +29,13 @@ std::vector<ZipMember> list_zip(std::span<const uint8_t> archive, const std::str
 std::vector<uint8_t> extract_zip(std::span<const uint8_t> archive, const ZipMember& member,
                                  const std::string& name, uint64_t maximum_bytes);
 
+struct ZipContent {
+  std::string name;
+  std::vector<uint8_t> bytes;
+};
+
+/// An archive of stored members, without times: the same bytes for the same members. UserError
+/// where it would take 4 GiB or more, which needs another form.
+std::vector<uint8_t> zip_bytes(std::span<const ZipContent> members);
+
 } // namespace sparsertc

@@ -2,6 +2,7 @@
 #include "compiler/input/read.h"
 #include "ir/error.h"
 #include "tests/support/input_files.h"
+#include "tests/support/temporary_folder.h"
 
 #include <cmath>
 #include <filesystem>
@@ -267,6 +268,29 @@ TEST_CASE("write_npy: what is written reads back, rounded") {
         std::vector<uint64_t>{0, 7});
   CHECK(npy_bytes(std::vector<uint64_t>{3}, StoredType::f32, std::vector<double>{1, 2, 3}).size() ==
         128 + 12);
+}
+
+TEST_CASE("write_npz: what is written reads back, exactly") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/all.npz";
+  const std::vector<NamedArray> arrays = {
+      {"whole", {3}, StoredType::i64, {-1, 0, 9007199254740992.0}},
+      {"real", {2, 2}, StoredType::f64, {1.0 / 3, -0.0, INFINITY, 5e-324}},
+      {"empty", {0}, StoredType::f64, {}}};
+  write_npz(path, arrays);
+  const std::vector<uint8_t> bytes = read_bytes(path);
+  write_npz(path, arrays);
+  CHECK(read_bytes(path) == bytes);
+  const std::vector<TensorInfo> listed = list_tensors(path);
+  REQUIRE(listed.size() == 3);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    CHECK(listed[i].name == arrays[i].name);
+    CHECK(listed[i].shape == arrays[i].shape);
+    CHECK(listed[i].dtype == (arrays[i].type == StoredType::i64 ? "<i8" : "<f8"));
+    const DenseTensor back = read_dense(path, tensor(arrays[i].name));
+    CHECK(back.values == arrays[i].values);
+    CHECK(back.shape == arrays[i].shape);
+  }
 }
 
 TEST_CASE("'-' is standard input and standard output") {
