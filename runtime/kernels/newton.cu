@@ -1,5 +1,6 @@
 // Newton's method between the residual, the Jacobian and its solves: norms, steps, decisions.
-// runtime/newton/README.md describes the iteration, runtime/newton/gpu_state.h has the same structs.
+// runtime/newton/README.md describes the iteration, runtime/newton/gpu_state.h has the same
+// structs.
 //
 // Vectors are v[entry * instances + instance]. Blocks of the kernels over entries are 2^log_lanes
 // instances wide (at most 32), the rest of their threads are rows of entries; blockIdx.x counts
@@ -58,10 +59,14 @@ __device__ Factorization factorization_of(const u64* record, const u32* words, u
   return {(word & failed_bit) != 0, (word & ~failed_bit) != 0};
 }
 
-__device__ bool finite(double a) { return a - a == 0; }
+__device__ bool finite(double a) {
+  return a - a == 0;
+}
 
 /// The larger one, NaN where either is.
-__device__ double larger(double a, double b) { return a != a || a >= b ? a : b; }
+__device__ double larger(double a, double b) {
+  return a != a || a >= b ? a : b;
+}
 
 /// partial[chunk * instances + instance] = max |f_i| of the chunk's entries, NaN where one is.
 extern "C" __global__ void __launch_bounds__(256)
@@ -176,8 +181,7 @@ extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chu
   }
   if (begins != 0)
     state.fresh = u32(fresh);
-  const Factorization factorization =
-      factorization_of(record, words, u32(failed_bit), instance);
+  const Factorization factorization = factorization_of(record, words, u32(failed_bit), instance);
   const double norm = reduce(partial, chunks, instances, instance);
   bool needs_jacobian = false;
   if (state.action == kRestore) { // x is back: what was found there holds again

@@ -1,9 +1,9 @@
 #include "ir/error.h"
 #include "runtime/newton/newton.h"
+#include "tests/support/dense_system.h"
 #include "tools/newton_lu.h"
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -15,35 +15,7 @@ namespace {
 using newton::Outcome;
 using Vector = std::vector<double>;
 
-/// Equations and derivatives as functions, every entry structural.
-class DenseSystem : public jacobian::NonlinearSystem {
-public:
-  using Function = std::function<Vector(const Vector&)>;
-  DenseSystem(uint32_t n, Function f, Function derivatives)
-      : f_(std::move(f)), derivatives_(std::move(derivatives)) {
-    pattern_.rows = pattern_.columns = n;
-    for (uint32_t i = 0; i < n; ++i) {
-      for (uint32_t j = 0; j < n; ++j)
-        pattern_.column_index.push_back(j);
-      pattern_.row_offset.push_back(pattern_.column_index.size());
-    }
-  }
-  const JacobianPattern& pattern() const override { return pattern_; }
-  void residual(std::span<const double> x, std::span<double> f, uint64_t) const override {
-    store(f_({x.begin(), x.end()}), f);
-  }
-  void jacobian(std::span<const double> x, std::span<double> values, uint64_t) const override {
-    store(derivatives_({x.begin(), x.end()}), values);
-  }
-
-private:
-  static void store(const Vector& from, std::span<double> to) {
-    REQUIRE(from.size() == to.size());
-    std::copy(from.begin(), from.end(), to.begin());
-  }
-  Function f_, derivatives_;
-  JacobianPattern pattern_;
-};
+using test::DenseSystem;
 
 struct Solved {
   newton::Report report;
@@ -68,16 +40,16 @@ Solved solve(const DenseSystem& system, Vector x, const newton::Options& options
 
 const DenseSystem kCircle(
     2,
-    [](const Vector& x) {
+    [](const Vector& x, uint64_t) {
       return Vector{x[0] * x[0] + x[1] * x[1] - 5, x[0] * x[1] - 2};
     },
-    [](const Vector& x) {
+    [](const Vector& x, uint64_t) {
       return Vector{2 * x[0], 2 * x[1], x[1], x[0]};
     });
 
 const DenseSystem kArcTangent(
-    1, [](const Vector& x) { return Vector{std::atan(x[0])}; },
-    [](const Vector& x) { return Vector{1 / (1 + x[0] * x[0])}; });
+    1, [](const Vector& x, uint64_t) { return Vector{std::atan(x[0])}; },
+    [](const Vector& x, uint64_t) { return Vector{1 / (1 + x[0] * x[0])}; });
 
 newton::Options undamped() {
   newton::Options options;
@@ -111,7 +83,8 @@ TEST_CASE("Where the start is the solution nothing is factorized") {
 
 TEST_CASE("No unknowns, no residual") {
   const DenseSystem nothing(
-      0, [](const Vector&) { return Vector{}; }, [](const Vector&) { return Vector{}; });
+      0, [](const Vector&, uint64_t) { return Vector{}; },
+      [](const Vector&, uint64_t) { return Vector{}; });
   CHECK(solve(nothing, {}).report.outcome == Outcome::converged);
 }
 
@@ -129,8 +102,8 @@ TEST_CASE("A function that full steps diverge on converges with halved ones") {
 TEST_CASE("Growth without bound is divergence") {
   // x^(1/3): a step goes from x to -2 x.
   const DenseSystem root(
-      1, [](const Vector& x) { return Vector{std::cbrt(x[0])}; },
-      [](const Vector& x) { return Vector{std::pow(std::abs(x[0]), -2.0 / 3) / 3}; });
+      1, [](const Vector& x, uint64_t) { return Vector{std::cbrt(x[0])}; },
+      [](const Vector& x, uint64_t) { return Vector{std::pow(std::abs(x[0]), -2.0 / 3) / 3}; });
   newton::Options options = undamped();
   options.maximum_iterations = 100;
   const newton::Report report = solve(root, {1}, options).report;
@@ -145,8 +118,8 @@ TEST_CASE("Growth without bound is divergence") {
 
 TEST_CASE("Without a root the damped method stalls") {
   const DenseSystem none(
-      1, [](const Vector& x) { return Vector{x[0] * x[0] + 1}; },
-      [](const Vector& x) { return Vector{2 * x[0]}; });
+      1, [](const Vector& x, uint64_t) { return Vector{x[0] * x[0] + 1}; },
+      [](const Vector& x, uint64_t) { return Vector{2 * x[0]}; });
   const newton::Report report = solve(none, {3}).report;
   CHECK(report.outcome == Outcome::stalled);
   CHECK(report.history.back() >= 1);
@@ -166,10 +139,10 @@ TEST_CASE("Progress that is not enough is the iteration limit") {
 TEST_CASE("A Jacobian that is singular at the iterate") {
   const DenseSystem square(
       2,
-      [](const Vector& x) {
+      [](const Vector& x, uint64_t) {
         return Vector{x[0] * x[0] - 1, x[1] * x[1] - 1};
       },
-      [](const Vector& x) {
+      [](const Vector& x, uint64_t) {
         return Vector{2 * x[0], 0, 0, 2 * x[1]};
       });
   const newton::Report zero = solve(square, {1.5, 0}).report;
@@ -179,10 +152,10 @@ TEST_CASE("A Jacobian that is singular at the iterate") {
   // Rows that depend on one another: a pivot is replaced, and the step leads nowhere.
   const DenseSystem dependent(
       2,
-      [](const Vector& x) {
+      [](const Vector& x, uint64_t) {
         return Vector{x[0] + x[1] - 1, x[0] + x[1] - 3};
       },
-      [](const Vector&) {
+      [](const Vector&, uint64_t) {
         return Vector{1, 1, 1, 1};
       });
   const newton::Report rows = solve(dependent, {0, 0}).report;
@@ -192,16 +165,16 @@ TEST_CASE("A Jacobian that is singular at the iterate") {
 
 TEST_CASE("NaN and infinity are reported, and damping steps around them") {
   const DenseSystem logarithm(
-      1, [](const Vector& x) { return Vector{std::log(x[0])}; },
-      [](const Vector& x) { return Vector{1 / x[0]}; });
+      1, [](const Vector& x, uint64_t) { return Vector{std::log(x[0])}; },
+      [](const Vector& x, uint64_t) { return Vector{1 / x[0]}; });
   CHECK(solve(logarithm, {-1}).report.outcome == Outcome::not_finite);
   CHECK(solve(logarithm, {20}, undamped()).report.outcome == Outcome::not_finite);
   const Solved damped = solve(logarithm, {20});
   CHECK(damped.report.outcome == Outcome::converged);
   CHECK(damped.x[0] == Approx(1));
   const DenseSystem no_derivative(
-      1, [](const Vector& x) { return Vector{x[0] - 1}; },
-      [](const Vector&) { return Vector{std::numeric_limits<double>::quiet_NaN()}; });
+      1, [](const Vector& x, uint64_t) { return Vector{x[0] - 1}; },
+      [](const Vector&, uint64_t) { return Vector{std::numeric_limits<double>::quiet_NaN()}; });
   CHECK(solve(no_derivative, {0}).report.outcome == Outcome::not_finite);
 }
 
@@ -216,8 +189,8 @@ TEST_CASE("An old Jacobian costs iterations and saves factorizations") {
   // Where the old one leads uphill there is a new one before the method gives up: from 0 to 1,
   // where the slope has the other sign, and to the minimum at the root of 2/3.
   const DenseSystem cubic(
-      1, [](const Vector& x) { return Vector{x[0] * x[0] * x[0] - 2 * x[0] + 2}; },
-      [](const Vector& x) { return Vector{3 * x[0] * x[0] - 2}; });
+      1, [](const Vector& x, uint64_t) { return Vector{x[0] * x[0] * x[0] - 2 * x[0] + 2}; },
+      [](const Vector& x, uint64_t) { return Vector{3 * x[0] * x[0] - 2}; });
   chord.refactor_every = 1000;
   const newton::Report uphill = solve(cubic, {0}, chord).report;
   CHECK(uphill.outcome == Outcome::stalled);
