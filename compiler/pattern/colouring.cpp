@@ -166,6 +166,23 @@ std::vector<uint32_t> colour_greedily(const ConflictSets& sets, const Permutatio
   return std::move(fit).result();
 }
 
+std::vector<uint8_t> entries_given(const Pattern& lines, const std::vector<uint32_t>& colour,
+                                   uint32_t colours) {
+  std::vector<uint8_t> is_given(lines.nnz());
+  std::vector<uint32_t> times(uint64_t{colours} + 1, 0);
+  for (uint32_t line = 0; line < lines.rows; ++line) {
+    for (const uint32_t vertex : lines.row(line))
+      ++times[colour[vertex]];
+    for (uint64_t k = lines.row_offset[line]; k < lines.row_offset[line + 1]; ++k) {
+      const uint32_t own = colour[lines.column_index[k]];
+      is_given[k] = own != 0 && times[own] == 1;
+    }
+    for (const uint32_t vertex : lines.row(line))
+      times[colour[vertex]] = 0;
+  }
+  return is_given;
+}
+
 uint64_t widest_row(const Pattern& pattern) {
   uint64_t widest = 0;
   for (uint32_t row = 0; row < pattern.rows; ++row)

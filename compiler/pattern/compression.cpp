@@ -1,6 +1,6 @@
 #include "compiler/pattern/compression.h"
 
-#include "compiler/pattern/permutation.h"
+#include "compiler/pattern/conflict_sets.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -9,25 +9,6 @@ namespace sparsertc {
 namespace {
 
 constexpr uint64_t kNowhere = UINT64_MAX;
-
-/// Calls found(entry, line, colour) for each entry that is alone with its vertex's colour in its
-/// line. Row s of `lines` lists the vertices that have an entry in line s.
-template <class Found>
-void for_each_alone(const Pattern& lines, const std::vector<uint32_t>& colour, uint32_t colours,
-                    const Found& found) {
-  std::vector<uint32_t> times(uint64_t{colours} + 1, 0);
-  for (uint32_t line = 0; line < lines.rows; ++line) {
-    for (const uint32_t vertex : lines.row(line))
-      ++times[colour[vertex]];
-    for (uint64_t k = lines.row_offset[line]; k < lines.row_offset[line + 1]; ++k) {
-      const uint32_t own = colour[lines.column_index[k]];
-      if (own != 0 && times[own] == 1)
-        found(k, line, own);
-    }
-    for (const uint32_t vertex : lines.row(line))
-      times[colour[vertex]] = 0;
-  }
-}
 
 } // namespace
 
@@ -38,20 +19,25 @@ uint64_t compressed_size(const Pattern& pattern, const Colouring& colouring) {
 
 std::vector<uint64_t> decompression_source(const Pattern& pattern, const Colouring& colouring) {
   std::vector<uint64_t> source(pattern.nnz(), kNowhere);
+  // Writes where the entries that a side gives stand in its part, which starts at `begin`. Entry k
+  // of `lines` is entry (*entry)[k] of the pattern, or k itself.
+  const auto take = [&](const Pattern& lines, const std::vector<uint32_t>& colour, uint32_t colours,
+                        uint64_t begin, const std::vector<uint64_t>* entry) {
+    const std::vector<uint8_t> is_given = entries_given(lines, colour, colours);
+    for (uint32_t line = 0; line < lines.rows; ++line)
+      for (uint64_t k = lines.row_offset[line]; k < lines.row_offset[line + 1]; ++k)
+        if (is_given[k])
+          source[entry ? (*entry)[k] : k] =
+              begin + (colour[lines.column_index[k]] - uint64_t{1}) * lines.rows + line;
+  };
   if (colouring.side != ColouringSide::column) {
     std::vector<uint64_t> entry;
     const Pattern transposed = transpose(pattern, &entry);
-    const uint64_t begin = uint64_t{colouring.column_colours} * pattern.rows;
-    for_each_alone(transposed, colouring.row_colour, colouring.row_colours,
-                   [&](uint64_t k, uint32_t column, uint32_t colour) {
-                     source[entry[k]] = begin + (colour - uint64_t{1}) * pattern.columns + column;
-                   });
+    take(transposed, colouring.row_colour, colouring.row_colours,
+         uint64_t{colouring.column_colours} * pattern.rows, &entry);
   }
   if (colouring.side != ColouringSide::row)
-    for_each_alone(pattern, colouring.column_colour, colouring.column_colours,
-                   [&](uint64_t k, uint32_t row, uint32_t colour) {
-                     source[k] = (colour - uint64_t{1}) * pattern.rows + row;
-                   });
+    take(pattern, colouring.column_colour, colouring.column_colours, 0, nullptr);
   for (uint64_t k = 0; k < source.size(); ++k)
     if (source[k] == kNowhere)
       throw InternalError(fmt::format("a colouring does not give entry {} of its pattern", k));

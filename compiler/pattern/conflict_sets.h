@@ -32,6 +32,11 @@ Permutation colouring_order(const ConflictSets& sets, ColouringOrder order);
 std::vector<uint32_t> colour_greedily(const ConflictSets& sets, const Permutation& order,
                                       uint32_t& count);
 
+/// For each entry of `lines`, whether it is given by its vertex's colour: that is not 0 and no
+/// other vertex of the line has it. Row s lists the vertices that have an entry in line s.
+std::vector<uint8_t> entries_given(const Pattern& lines, const std::vector<uint32_t>& colour,
+                                   uint32_t colours);
+
 /// The most entries of a row.
 uint64_t widest_row(const Pattern& pattern);
 

@@ -79,18 +79,9 @@ SideSets side_sets(const Side& side) {
 void colour_side(Side& side, Side& other) {
   const SideSets sets = side_sets(side);
   side.colour = colour_greedily({sets.members, sets.enters, sets.avoids}, side.order, side.colours);
-  const Pattern& lines = side.lines;
-  std::vector<uint32_t> times(uint64_t{side.colours} + 1, 0);
-  for (uint32_t line = 0; line < lines.rows; ++line) {
-    for (const uint32_t vertex : lines.row(line))
-      ++times[side.colour[vertex]];
-    for (uint64_t k = lines.row_offset[line]; k < lines.row_offset[line + 1]; ++k) {
-      const uint32_t colour = side.colour[lines.column_index[k]];
-      other.is_needed[side.other_entry[k]] = colour == 0 || times[colour] != 1;
-    }
-    for (const uint32_t vertex : lines.row(line))
-      times[side.colour[vertex]] = 0;
-  }
+  const std::vector<uint8_t> is_given = entries_given(side.lines, side.colour, side.colours);
+  for (uint64_t k = 0; k < is_given.size(); ++k)
+    other.is_needed[side.other_entry[k]] = !is_given[k];
 }
 
 // ---- which entries come from which side ---------------------------------------------------------
