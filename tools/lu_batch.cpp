@@ -79,14 +79,15 @@ std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)};
 }
 
-/// Machine code, or PTX where the driver does not take what the assembler makes.
-std::vector<uint8_t> make_code(const cuda::Context& gpu, const Assembler& assembler,
+} // namespace
+
+LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assembler,
                                const LuTables& tables, const LuBatchOptions& options,
-                               TaskPool& pool, LuBatchReport& report) {
+                               TaskPool& pool) {
+  LuBatchCode code;
   const double begin = now_us();
   const Target target = find_target(target_of(gpu));
   const ir::Module module = make_lu_batch(tables, options);
-  std::vector<uint8_t> image;
   if (takes_cubins(gpu, target, assembler.identity())) {
     const std::vector<std::string> units = emit_ptx_units(module, target);
     AssembleRequest request;
@@ -96,20 +97,29 @@ std::vector<uint8_t> make_code(const cuda::Context& gpu, const Assembler& assemb
     request.max_registers = register_limit(kLuBatchLanes);
     request.provenance = "part=lu_batch\n";
     request.jobs = pool.threads();
-    Assembled code = assembler.assemble(request);
-    report.assembler = code.assembler;
-    image = std::move(code.cubin);
+    Assembled assembled = assembler.assemble(request);
+    code.assembler = assembled.assembler;
+    code.image = std::move(assembled.cubin);
   } else {
     const std::string ptx = emit_ptx(module, target);
-    report.assembler = "driver";
-    image.assign(ptx.begin(), ptx.end());
+    code.assembler = "driver";
+    code.image.assign(ptx.begin(), ptx.end());
   }
-  report.assemble_ms = (now_us() - begin) / 1000;
-  report.code_bytes = image.size();
-  return image;
+  code.assemble_ms = (now_us() - begin) / 1000;
+  return code;
 }
 
-} // namespace
+std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBatchCode& code,
+                                            const LuTables& tables, uint64_t instances) {
+  lu::GpuBatchCode kernels;
+  kernels.image = code.image;
+  kernels.factor = kLuBatchFactorKernel;
+  kernels.solve = kLuBatchSolveKernel;
+  kernels.lanes = kLuBatchLanes;
+  kernels.numbers = lu_batch_numbers(tables);
+  kernels.not_finite_bit = kLuBatchNotFinite;
+  return std::make_unique<lu::GpuBatch>(gpu, kernels, tables, instances);
+}
 
 LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
                             const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
@@ -124,7 +134,10 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
                                 count, need, gpu.free_memory()),
                     "a smaller --batch");
 
-  const std::vector<uint8_t> image = make_code(gpu, assembler, tables, request.code, pool, report);
+  const LuBatchCode code = make_lu_batch_code(gpu, assembler, tables, request.code, pool);
+  report.assembler = code.assembler;
+  report.assemble_ms = code.assemble_ms;
+  report.code_bytes = code.image.size();
 
   std::vector<double> values(nnz * count), b(n * count);
   pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {
@@ -138,15 +151,9 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
         }
   });
 
-  lu::GpuBatchCode kernels;
-  kernels.image = image;
-  kernels.factor = kLuBatchFactorKernel;
-  kernels.solve = kLuBatchSolveKernel;
-  kernels.lanes = kLuBatchLanes;
-  kernels.numbers = lu_batch_numbers(tables);
-  kernels.not_finite_bit = kLuBatchNotFinite;
   const cuda::Stream stream(gpu);
-  const lu::GpuBatch batch(gpu, kernels, tables, count);
+  const std::unique_ptr<lu::GpuBatch> loaded = load_lu_batch(gpu, code, tables, count);
+  const lu::GpuBatch& batch = *loaded;
   report.registers = batch.factor_kernel().registers;
   const cuda::DeviceBuffer values_on_gpu(gpu, nnz * count * sizeof(double));
   const cuda::DeviceBuffer b_on_gpu(gpu, n * count * sizeof(double));

@@ -8,9 +8,12 @@
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/host/task_pool.h"
 #include "runtime/lu/factors.h"
+#include "runtime/lu/gpu_batch.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace sparsertc {
 
@@ -40,6 +43,21 @@ struct LuBatchReport {
   uint64_t code_bytes = 0;
   uint32_t registers = 0; ///< a thread of the factorization
 };
+
+/// The kernels of compiler/lower/lu_batch.h for a GPU: machine code, or PTX where its driver does
+/// not take what the assembler makes.
+struct LuBatchCode {
+  std::vector<uint8_t> image;
+  std::string assembler;
+  double assemble_ms = 0;
+};
+/// UserError where the pattern is too large to be unrolled.
+LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assembler,
+                               const LuTables& tables, const LuBatchOptions& options,
+                               TaskPool& pool);
+/// Loads it and takes the memory for the factors; `gpu` and `tables` must outlive the batch.
+std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBatchCode& code,
+                                            const LuTables& tables, uint64_t instances);
 
 /// On the GPU: the code of compiler/lower/lu_batch.h, each launch timed as a graph. UserError where
 /// the pattern is too large for it, or the memory too small.
