@@ -54,9 +54,10 @@ struct ColouredTasks {
 };
 
 /// How a Jacobian is evaluated. Value number k of the pattern is stored at place k of the values,
-/// or where the inspector was told.
+/// or where `places` says.
 struct JacobianTables {
   JacobianPattern pattern;
+  std::vector<uint32_t> places;  ///< by entry; empty where value k is stored at k
   std::vector<LocalTasks> local; ///< of different widths; empty where the evaluation is coloured
   ColouredTasks coloured;        ///< no tasks where it is local
 };

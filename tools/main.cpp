@@ -96,7 +96,7 @@ int run(int argc, char** argv) {
       add_run_command(application),     add_tune_command(application),
       add_bench_command(application),   add_opt_command(application),
       add_cache_command(application),   add_bind_command(application),
-      add_solve_command(application),
+      add_solve_command(application),   add_jacobian_command(application),
   };
   try {
     if (argc > 1)

@@ -45,6 +45,7 @@ public:
 
   JacobianSchedule run() {
     schedule_.tables.pattern = to_jacobian_pattern(pattern_);
+    schedule_.tables.places.assign(options_.places.begin(), options_.places.end());
     const bool local = options_.by_row && options_.compression != JacobianCompression::coloured;
     const bool coloured = options_.compression != JacobianCompression::local;
     // Where it is only compared with, the quickest order will do.

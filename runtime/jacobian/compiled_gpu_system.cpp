@@ -75,6 +75,10 @@ void CompiledGpuSystem::check(const cuda::Stream& stream) const {
   program_->check(stream);
 }
 
+void CompiledGpuSystem::write_values(cuda::DeviceAddress values, const cuda::Stream& stream) const {
+  enqueue(prepared(evaluation_.write(0, all(instances_))), 0, values, nullptr, stream);
+}
+
 std::vector<cuda::Kernel> CompiledGpuSystem::jacobian_kernels() const {
   std::vector<cuda::Kernel> kernels;
   for (const Launch& launch : jacobian_)

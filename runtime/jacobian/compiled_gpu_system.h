@@ -28,6 +28,10 @@ public:
                const cuda::Stream& stream) const override;
   void check(const cuda::Stream& stream) const override;
 
+  /// Enqueues a kernel that only writes numbers to the places of the values: what the time of
+  /// jacobian() is compared with. The program must have the entry (kWriteEntry).
+  void write_values(cuda::DeviceAddress values, const cuda::Stream& stream) const;
+
   /// The kernels of jacobian(), one for each width.
   std::vector<cuda::Kernel> jacobian_kernels() const;
 

@@ -104,6 +104,7 @@ std::string shortened(std::string text) {
     }
     text.replace(at, end - at, "Dual");
   }
+  replace_all(text, "Dual >", "Dual>");
   return text;
 }
 

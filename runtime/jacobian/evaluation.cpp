@@ -11,6 +11,8 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
   for (const LocalTasks& tasks : tables.local)
     local_.push_back({upload(program, tasks.row), upload(program, tasks.columns),
                       upload(program, tasks.places)});
+  if (!tables.places.empty())
+    entry_places_ = upload(program, tables.places);
   if (tables.coloured.count() > 0) {
     colour_ = upload(program, tables.coloured.colour);
     offset_ = upload(program, tables.coloured.offset);
@@ -61,6 +63,12 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
                               tangent_->address(), places_->address(), coloured.count(), work},
                              0, coloured.count(), x, instances));
   return calls;
+}
+
+Evaluation::Call Evaluation::write(uint64_t values, const CallInstances& instances) const {
+  return finished(kWriteEntry,
+                  {values, entry_places_ ? entry_places_->address() : 0, tables_.pattern.nnz()}, 0,
+                  tables_.pattern.nnz(), 0, instances);
 }
 
 uint64_t Evaluation::product_work_bytes(uint64_t instances) const {

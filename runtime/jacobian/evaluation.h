@@ -32,6 +32,9 @@ public:
   std::vector<Call> jacobian(uint64_t x, uint64_t values, uint64_t work,
                              const CallInstances& instances) const;
 
+  /// Only writes numbers to the places of the values; the program must have the entry.
+  Call write(uint64_t values, const CallInstances& instances) const;
+
   /// Bytes of work memory for so many instances at once; 0 where there is no need.
   uint64_t product_work_bytes(uint64_t instances) const;
   uint64_t jacobian_work_bytes(uint64_t instances) const;
@@ -48,7 +51,7 @@ private:
     std::unique_ptr<ProgramMemory> row, columns, places;
   };
   std::vector<Local> local_;
-  std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_;
+  std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_, entry_places_;
 };
 
 } // namespace sparsertc::jacobian

@@ -42,15 +42,16 @@ std::vector<ProgramEntry> inspection_entries() {
           {"sparsertc_whole_sets", "WholeSetsCall"}};
 }
 
-std::vector<ProgramEntry> evaluation_entries(const std::vector<uint32_t>& local_widths,
-                                             uint32_t coloured_width) {
+std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool with_write) {
   std::vector<ProgramEntry> entries = {{"sparsertc_residual", "ResidualCall"},
                                        {"sparsertc_product", "ProductCall"}};
-  for (const uint32_t width : local_widths)
-    entries.push_back({local_entry(width), fmt::format("LocalCall<{}>", width)});
-  if (coloured_width > 0)
-    entries.push_back(
-        {coloured_entry(coloured_width), fmt::format("ColouredCall<{}>", coloured_width)});
+  for (const LocalTasks& tasks : tables.local)
+    entries.push_back({local_entry(tasks.width), fmt::format("LocalCall<{}>", tasks.width)});
+  if (tables.coloured.count() > 0)
+    entries.push_back({coloured_entry(tables.coloured.width),
+                       fmt::format("ColouredCall<{}>", tables.coloured.width)});
+  if (with_write)
+    entries.push_back({kWriteEntry, "WriteCall"});
   return entries;
 }
 

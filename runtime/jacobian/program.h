@@ -2,6 +2,7 @@
 // types, the user's text, and the entries that are wanted.
 #pragma once
 
+#include "ir/jacobian_tables.h"
 #include "runtime/jacobian/parameters.h"
 #include "runtime/jacobian/source.h"
 
@@ -30,10 +31,11 @@ struct ProgramOptions {
 
 /// Entries for looking at a residual: its form, its values, its pattern.
 std::vector<ProgramEntry> inspection_entries();
-/// Entries for evaluating it: values, products, and Jacobians by tasks of these widths.
-std::vector<ProgramEntry> evaluation_entries(const std::vector<uint32_t>& local_widths,
-                                             uint32_t coloured_width);
+/// Entries for evaluating it: values, products, and Jacobians by the tasks of these tables; and,
+/// where asked for, one that only writes the values.
+std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool with_write = false);
 
+inline constexpr const char* kWriteEntry = "sparsertc_write";
 std::string local_entry(uint32_t width);
 std::string coloured_entry(uint32_t width);
 

@@ -4,8 +4,11 @@
 
 namespace sparsertc {
 
+// What takes a number that is going away takes f by value, and its result would be lost.
 template <class T>
-concept ByRow = requires(Row i, Unknowns<T> x, const Parameters& p, T& f) { residual(i, x, p, f); };
+concept ByRow = requires(Row i, Unknowns<T> x, const Parameters& p, T& f) {
+  residual(i, x, p, f);
+} && !requires(Row i, Unknowns<T> x, const Parameters& p) { residual(i, x, p, T(0)); };
 template <class T>
 concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) { residual(x, p, f); };
 
@@ -148,6 +151,20 @@ template <int W> struct ColouredCall {
     evaluate(x, p, f);
     for (u64 e = load(offset + task); e < load(offset + task + 1); ++e)
       values[c.place(load(places + e), instance)] = f.word(load(row + e), load(tangent + e));
+  }
+};
+
+/// Writes as many numbers as a Jacobian has to the same places, and does nothing else: what an
+/// evaluation's time is compared with. `places` null: number k at k.
+struct WriteCall {
+  Real* values;
+  const u32* places;
+  u64 count;
+  Common c;
+  __device__ u64 tasks() const { return count; }
+  __device__ void operator()(u64 task, u64 instance) const {
+    values[c.place(places == nullptr ? task : load(places + task), instance)] =
+        static_cast<Real>(task);
   }
 };
 
