@@ -178,14 +178,15 @@ Colouring colour_both_sides(const Pattern& pattern, const Permutation& column_or
     colour_side(first, second);
     keep_better();
   };
-  // With the width of all, one side gives everything.
+  // With the width of all, one side gives everything. Widths beyond the best count are not tried: a
+  // side needs as many colours as its widest line has entries to give.
+  const uint64_t bound = colouring_lower_bound(pattern, ColouringSide::star);
   const uint64_t widest[] = {widest_row(pattern), widest_row(transposed)};
   try_width(columns, rows, widest[0]);
   try_width(rows, columns, widest[1]);
-  for (uint64_t width = 1; width < widest[0]; width *= 2)
-    try_width(columns, rows, width);
-  for (uint64_t width = 1; width < widest[1]; width *= 2)
-    try_width(rows, columns, width);
+  for (const bool columns_first : {true, false})
+    for (uint64_t width = 1; width < best.count() && best.count() > bound; width *= 2)
+      try_width(columns_first ? columns : rows, columns_first ? rows : columns, width);
   return best;
 }
 
