@@ -151,6 +151,16 @@ Reg Builder::index(Reg pointer, Reg i, Operand stride, Reg result) {
   return value(Opcode::index, function_.type_of(pointer), {pointer, i, stride}, result);
 }
 
+Reg Builder::peer(Reg pointer, Operand rank, Reg result) {
+  const Type type = function_.type_of(pointer);
+  result = result_or_fresh(result, Type::pointer(Space::cluster, type.element()));
+  Op& op = begin(Opcode::peer, type);
+  op.result = result;
+  set_operand(op, 0, pointer);
+  set_operand(op, 1, rank);
+  return result;
+}
+
 Reg Builder::load(Reg pointer, int64_t byte_offset, uint32_t width, Cache cache, Reg result) {
   const Type type = function_.type_of(pointer);
   if (!result.valid())
@@ -231,6 +241,10 @@ void Builder::barrier(Operand number, uint32_t threads) {
   Op& op = begin(Opcode::barrier, {});
   op.operand[0] = number.slot();
   op.immediate = two_halves(static_cast<uint32_t>(number.immediate()), threads);
+}
+
+void Builder::cluster_barrier() {
+  begin(Opcode::cluster_barrier, {});
 }
 
 Reg Builder::for_loop(Operand limit, uint32_t step, Reg induction) {

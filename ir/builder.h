@@ -79,6 +79,8 @@ public:
   /// pointer + i * stride, the product of two signed 32-bit numbers taken in 64 bits; stride in
   /// bytes.
   Reg index(Reg pointer, Reg i, Operand stride, Reg result = {});
+  /// The same place of shared memory in block `rank` of the cluster.
+  Reg peer(Reg pointer, Operand rank, Reg result = {});
   /// `width` consecutive elements into a tuple.
   Reg load(Reg pointer, int64_t byte_offset, uint32_t width = 1, Cache cache = Cache::normal,
            Reg result = {});
@@ -96,6 +98,8 @@ public:
   void barrier();
   /// A part of the block: `threads` threads (a multiple of 32) meet at barrier `number` (0 to 15).
   void barrier(Operand number, uint32_t threads);
+  /// All threads of all blocks of the cluster.
+  void cluster_barrier();
 
   // ---- control ---------------------------------------------------------------------------------
   /// for (i = 0; i < limit; i += step), i a new i32 register; close with end().

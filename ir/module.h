@@ -26,6 +26,8 @@ struct Function {
   bool cpu = false;
   /// Threads of a block (kernels only).
   uint32_t block[3] = {1, 1, 1};
+  /// Blocks of a cluster (kernels only): the grid is a multiple along each axis.
+  uint32_t cluster[3] = {1, 1, 1};
   /// Cap on registers a thread for the assembler, 0 for none (kernels only).
   uint32_t max_registers = 0;
 
@@ -38,6 +40,7 @@ struct Function {
   std::vector<uint32_t> pool;
 
   Type type_of(Reg reg) const { return register_type[reg.id]; }
+  bool has_cluster() const { return cluster[0] != 1 || cluster[1] != 1 || cluster[2] != 1; }
   /// A host function with parameters in `any` memory: sequential work that may run on either side.
   bool is_sequential() const;
 };

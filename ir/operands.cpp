@@ -35,6 +35,8 @@ Type result_type(const Op& op) {
   case ResultRule::half:
     return half_of_pair(op.type.element());
   case ResultRule::other:
+    if (op.code == Opcode::peer)
+      return Type::pointer(Space::cluster, op.type.element());
     return info(op.code).form == Form::mma ? Scalar::f32 : op.type.element();
   }
   return {};

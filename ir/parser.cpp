@@ -174,14 +174,19 @@ void ModuleParser::function(FunctionKind kind) {
   FunctionParser parser(cursor_, module_, index, uses_, map_.ops.back(), budget_);
   parser.parameters();
   if (kind == FunctionKind::kernel) {
+    const auto extents = [&](uint32_t(&list)[3], std::string_view what, std::string_view each) {
+      cursor_.expect('(', fmt::format("before the {}'s extents", what));
+      for (unsigned i = 0; i < 3; ++i) {
+        if (i != 0)
+          cursor_.expect(',', fmt::format("between the {}'s extents", what));
+        list[i] = extent(each);
+      }
+      cursor_.expect(')', fmt::format("after the {}'s extents", what));
+    };
     cursor_.expect_word("block");
-    cursor_.expect('(', "before the block's extents");
-    for (unsigned i = 0; i < 3; ++i) {
-      if (i != 0)
-        cursor_.expect(',', "between the block's extents");
-      function.block[i] = extent("a number of threads");
-    }
-    cursor_.expect(')', "after the block's extents");
+    extents(function.block, "block", "a number of threads");
+    if (cursor_.accept_word("cluster"))
+      extents(function.cluster, "cluster", "a number of blocks");
     if (cursor_.accept_word("registers")) {
       cursor_.expect('(', "before the number of registers");
       function.max_registers = extent("a number of registers");

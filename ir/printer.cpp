@@ -452,6 +452,15 @@ void append_head(std::string& text, const Function& function, const RegisterName
     text += ", ";
     append_unsigned(text, function.block[2]);
     text += ')';
+    if (function.has_cluster()) {
+      text += " cluster(";
+      for (unsigned i = 0; i < 3; ++i) {
+        if (i != 0)
+          text += ", ";
+        append_unsigned(text, function.cluster[i]);
+      }
+      text += ')';
+    }
     if (function.max_registers != 0) {
       text += " registers(";
       append_unsigned(text, function.max_registers);

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kScalarNames[] = {"none",  "pred", "i32",    "i64", "f16",
                                              "f16x2", "bf16", "bf16x2", "f32", "f64"};
-constexpr std::string_view kSpaceNames[] = {"none", "host", "device", "shared", "constant", "any"};
+constexpr std::string_view kSpaceNames[] = {"none",     "host", "device", "shared",
+                                            "constant", "any",  "cluster"};
 
 } // namespace
 

@@ -14,8 +14,8 @@ enum class Scalar : uint8_t { none, pred, i32, i64, f16, f16x2, bf16, bf16x2, f3
 
 /// Memory spaces. `none` marks a type that is no pointer. `any` is host or device memory, not
 /// decided yet: it exists in host functions until the pass `place` has run, and no emitter takes
-/// it.
-enum class Space : uint8_t { none, host, device, shared, constant, any };
+/// it. `cluster` is shared memory of any block of the executing block's cluster.
+enum class Space : uint8_t { none, host, device, shared, constant, any, cluster };
 
 /// A type in one byte. Space is part of a pointer's type, so that host code which reads device
 /// memory element by element is ill-typed.

@@ -56,7 +56,6 @@ public:
 private:
   void count_barriers(uint32_t index);
   int64_t switch_barriers(const Function& function, const Op& op) const;
-  bool index_in_range(const Function& function, const Op& op) const;
 
   void enter(uint32_t index);
   void walk(uint32_t index);
@@ -90,40 +89,6 @@ private:
 };
 
 // ---- how many barriers -------------------------------------------------------------------------
-
-/// The index is clamped to the number of functions in plain sight.
-bool Analysis::index_in_range(const Function& function, const Op& op) const {
-  const auto count = static_cast<int64_t>(callees(function, op).size());
-  const Op* definition = nullptr;
-  for (const Op& other : function.ops) {
-    const uint32_t results = result_count(other);
-    if (results == 0 || op.operand[0] < other.result.id ||
-        op.operand[0] >= other.result.id + results)
-      continue;
-    if (definition != nullptr)
-      return false;
-    definition = &other;
-  }
-  if (definition == nullptr)
-    return false;
-  const bool number = definition->operand[1] == kImmediate && definition->immediate >= 0;
-  switch (definition->code) {
-  case Opcode::constant:
-    return definition->immediate >= 0 && definition->immediate < count;
-  case Opcode::minu:
-  case Opcode::bit_and:
-    return number && definition->immediate < count;
-  case Opcode::remu:
-    return number && definition->immediate > 0 && definition->immediate <= count;
-  case Opcode::special: {
-    const auto which = static_cast<Special>(definition->detail);
-    return function.kind == FunctionKind::kernel && which <= Special::thread_z &&
-           function.block[static_cast<unsigned>(which)] <= count;
-  }
-  default:
-    return false;
-  }
-}
 
 int64_t Analysis::switch_barriers(const Function& function, const Op& op) const {
   const std::span<const uint32_t> list = callees(function, op);
@@ -418,8 +383,9 @@ void Analysis::call(const Op& op, Uniformity context) {
 
 void Analysis::judge_op(uint32_t at, Uniformity context) {
   const Op& op = function_->ops[at];
-  const bool together = op.code == Opcode::barrier || op.code == Opcode::shuffle ||
-                        op.code == Opcode::ballot || info(op.code).form == Form::mma;
+  const bool together = op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
+                        op.code == Opcode::shuffle || op.code == Opcode::ballot ||
+                        info(op.code).form == Form::mma;
   if (!together)
     return;
   if (context == Uniformity::none) {
@@ -553,11 +519,45 @@ void Analysis::judge_early_return(uint32_t index) {
 
 } // namespace
 
+bool index_in_range(const Function& function, const Op& op) {
+  const auto count = static_cast<int64_t>(callees(function, op).size());
+  const Op* definition = nullptr;
+  for (const Op& other : function.ops) {
+    const uint32_t results = result_count(other);
+    if (results == 0 || op.operand[0] < other.result.id ||
+        op.operand[0] >= other.result.id + results)
+      continue;
+    if (definition != nullptr)
+      return false;
+    definition = &other;
+  }
+  if (definition == nullptr)
+    return false;
+  const bool number = definition->operand[1] == kImmediate && definition->immediate >= 0;
+  switch (definition->code) {
+  case Opcode::constant:
+    return definition->immediate >= 0 && definition->immediate < count;
+  case Opcode::minu:
+  case Opcode::bit_and:
+    return number && definition->immediate < count;
+  case Opcode::remu:
+    return number && definition->immediate > 0 && definition->immediate <= count;
+  case Opcode::special: {
+    const auto which = static_cast<Special>(definition->detail);
+    return function.kind == FunctionKind::kernel && which <= Special::thread_z &&
+           function.block[static_cast<unsigned>(which)] <= count;
+  }
+  default:
+    return false;
+  }
+}
+
 void check_uniformity(
     const Module& module, std::span<const uint32_t> callers_first,
     const std::function<void(uint32_t function, uint32_t op, std::string message)>& report) {
   const auto together = [](const Op& op) {
-    return op.code == Opcode::barrier || op.code == Opcode::shuffle || op.code == Opcode::ballot ||
+    return op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
+           op.code == Opcode::shuffle || op.code == Opcode::ballot ||
            info(op.code).form == Form::mma;
   };
   const bool any =

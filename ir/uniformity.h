@@ -18,6 +18,9 @@ enum class Uniformity : uint8_t {
   none,  ///< any two threads may differ
 };
 
+/// The index of a `switch` is bounded by the number of its functions in plain sight.
+bool index_in_range(const Function& function, const Op& op);
+
 /// Reports barriers, shuffles, ballots and matrix fragments where not all threads that they need
 /// come together. `callers_first` lists all functions, callers before callees; the module is sound
 /// otherwise.

@@ -4,6 +4,7 @@
 #include "ir/operands.h"
 #include "ir/printer.h"
 #include "ir/uniformity.h"
+#include "ir/verify_cluster.h"
 
 #include <fmt/format.h>
 
@@ -187,10 +188,13 @@ std::vector<Violation> ModuleVerifier::run() {
   }
   if (sound) {
     const std::optional<std::vector<uint32_t>> order = callers_first();
-    if (order)
-      check_uniformity(module_, *order, [&](uint32_t function, uint32_t op, std::string text) {
+    if (order) {
+      const auto report = [&](uint32_t function, uint32_t op, std::string text) {
         add(function, op, std::move(text));
-      });
+      };
+      check_uniformity(module_, *order, report);
+      check_clusters(module_, *order, report);
+    }
   }
   std::stable_sort(of_functions_.begin(), of_functions_.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.function, a.op) < std::pair(b.function, b.op);

@@ -23,6 +23,8 @@ bool is_thread_op(Opcode code) {
   case Opcode::copy_commit:
   case Opcode::copy_wait:
   case Opcode::barrier:
+  case Opcode::cluster_barrier:
+  case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:
   case Opcode::mma:
@@ -55,7 +57,8 @@ void FunctionVerifier::where_allowed(const Op& op) {
   if (op.type.is_pointer()) {
     const Space space = op.type.space();
     const bool access = info(op.code).form == Form::load || info(op.code).form == Form::store;
-    if (is_host() && (space == Space::shared || space == Space::constant))
+    if (is_host() &&
+        (space == Space::shared || space == Space::constant || space == Space::cluster))
       report(fmt::format("host functions cannot touch {} memory", name_of(space)));
     else if (is_host() && access && space == Space::device)
       report(fmt::format("host code cannot {} one element of device memory; copy the array to host "
@@ -156,6 +159,8 @@ void FunctionVerifier::access(const Op& op) {
   }
   if (!is_load && space == Space::constant)
     report("constant memory is read-only");
+  if (!is_load && space == Space::cluster)
+    report("another block's shared memory is only read; a block writes its own");
   const Origin* origin = origin_of(op.operand[0]);
   if (!is_load && space == Space::device && origin != nullptr)
     report(fmt::format("@{} is read-only, as all initialised device symbols",

@@ -1,6 +1,7 @@
 // FunctionVerifier: indices, operand slots, nesting.
 #include "ir/function_verifier.h"
 #include "ir/operands.h"
+#include "ir/verify_cluster.h"
 
 #include <fmt/format.h>
 
@@ -57,6 +58,12 @@ void FunctionVerifier::check_head() {
       report(fmt::format("a block has 1 to {} threads, at most {} along z, not {} x {} x {}",
                          kMostThreads, kMostThreadsZ, function_.block[0], function_.block[1],
                          function_.block[2]));
+    uint64_t blocks = 1;
+    for (uint32_t extent : function_.cluster)
+      blocks = std::min<uint64_t>(blocks * extent, kMostClusterBlocks + 1);
+    if (blocks == 0 || blocks > kMostClusterBlocks)
+      report(fmt::format("a cluster has 1 to {} blocks, not {} x {} x {}", kMostClusterBlocks,
+                         function_.cluster[0], function_.cluster[1], function_.cluster[2]));
     if (function_.max_registers > kMostRegisters)
       report(fmt::format("a thread has at most {} registers", kMostRegisters));
   }

@@ -1,6 +1,7 @@
 // FunctionVerifier: types of operands, results and arguments.
 #include "ir/function_verifier.h"
 #include "ir/operands.h"
+#include "ir/verify_cluster.h"
 
 #include <fmt/format.h>
 
@@ -238,6 +239,12 @@ void FunctionVerifier::types(const Op& op) {
     tuple_types("the result", op.result.id, results, result_type(op));
   switch (row.form) {
   case Form::value:
+    if (op.code == Opcode::peer && op.type.space() != Space::shared)
+      report(fmt::format("'peer' takes a pointer to shared memory, not {}", to_string(op.type)));
+    if (op.code == Opcode::peer && op.operand[1] == kImmediate &&
+        (op.immediate < 0 || op.immediate >= kMostClusterBlocks))
+      report(fmt::format("a cluster has at most {} blocks, there is none of rank {}",
+                         kMostClusterBlocks, op.immediate));
     if (op.code == Opcode::constant && op.operand[0] != kImmediate)
       report("'const' takes a number; use 'move' for a register");
     if (op.code == Opcode::convert || op.code == Opcode::bitcast)

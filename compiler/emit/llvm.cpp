@@ -1,5 +1,6 @@
 #include "compiler/emit/llvm.h"
 
+#include "compiler/emit/clusters.h"
 #include "compiler/emit/llvm_backend.h"
 #include "compiler/emit/llvm_host.h"
 #include "ir/error.h"
@@ -27,6 +28,7 @@ std::unique_ptr<llvm::Module> gpu_module(const ir::Module& module, LlvmBackend& 
 std::unique_ptr<llvm::Module> optimised(const ir::Module& module, const Target& target,
                                         LlvmBackend& backend) {
   ir::require_placed(module);
+  require_clusters(module, target);
   std::unique_ptr<llvm::Module> out =
       target.is_host ? whole_host_module(module, backend) : gpu_module(module, backend);
   backend.optimise(*out);

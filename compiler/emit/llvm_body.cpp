@@ -209,6 +209,8 @@ void LlvmBody::operation(uint32_t at) {
   case Opcode::copy_commit:
   case Opcode::copy_wait:
   case Opcode::barrier:
+  case Opcode::cluster_barrier:
+  case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:
   case Opcode::mma:

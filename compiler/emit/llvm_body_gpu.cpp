@@ -19,6 +19,14 @@ void LlvmBody::gpu_operation(const ir::Op& op) {
   switch (op.code) {
   case Opcode::barrier:
     return gpu_barrier(op);
+  case Opcode::cluster_barrier:
+    builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cluster_arrive, {});
+    builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cluster_wait, {});
+    return;
+  case Opcode::peer:
+    registers_[op.result.id] = builder_.CreateIntrinsic(
+        intrinsic::nvvm_mapa_shared_cluster, {raw(op.operand[0]), operand(op, 1, false)});
+    return;
   case Opcode::copy_async:
     return gpu_copy_async(op);
   case Opcode::copy_commit:

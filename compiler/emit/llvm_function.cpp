@@ -30,6 +30,9 @@ llvm::Type* LlvmModuleEmitter::pointer_type(Space space) const {
     case Space::constant:
       number = 4;
       break;
+    case Space::cluster:
+      number = 7;
+      break;
     default:
       break;
     }
@@ -79,6 +82,9 @@ llvm::Function* LlvmModuleEmitter::declare(uint32_t index) {
       made->setCallingConv(llvm::CallingConv::PTX_Kernel);
       made->addFnAttr("nvvm.maxntid", fmt::format("{},{},{}", function.block[0], function.block[1],
                                                   function.block[2]));
+      if (function.has_cluster())
+        made->addFnAttr("nvvm.cluster_dim", fmt::format("{},{},{}", function.cluster[0],
+                                                        function.cluster[1], function.cluster[2]));
       if (function.max_registers != 0)
         made->addFnAttr("nvvm.maxnreg", std::to_string(function.max_registers));
     } else {

@@ -1,5 +1,6 @@
 #include "compiler/emit/ptx.h"
 
+#include "compiler/emit/clusters.h"
 #include "compiler/emit/ptx_function.h"
 #include "compiler/emit/ptx_symbols.h"
 #include "ir/error.h"
@@ -81,6 +82,7 @@ ModulePlan::ModulePlan(const ir::Module& module, const Target& target)
     throw UserError("PTX is for GPUs, but the target is 'host'",
                     "choose a GPU as target (sm_90, ...), or emit LLVM IR or host code");
   ir::require_placed(module);
+  require_clusters(module, target);
   require_names(module);
   for (uint32_t i = 0; i < module.functions.size(); ++i)
     if (module.functions[i].kind != FunctionKind::host)

@@ -29,11 +29,16 @@ const ClassWords& words_of(PtxClass register_class) {
   return kClassWords[static_cast<unsigned>(register_class)];
 }
 
+/// This block's shared memory, or another's of the cluster.
+bool is_shared(Type pointer) {
+  return pointer.space() == Space::shared || pointer.space() == Space::cluster;
+}
+
 } // namespace
 
 PtxClass class_of(Type type) {
   if (type.is_pointer())
-    return type.space() == Space::shared ? PtxClass::b32 : PtxClass::b64;
+    return is_shared(type) ? PtxClass::b32 : PtxClass::b64;
   switch (type.element()) {
   case Scalar::pred:
     return PtxClass::pred;
@@ -58,7 +63,7 @@ PtxClass class_of(Type type) {
 
 std::string_view suffix_of(Type type) {
   if (type.is_pointer())
-    return type.space() == Space::shared ? "b32" : "b64";
+    return is_shared(type) ? "b32" : "b64";
   switch (type.element()) {
   case Scalar::none:
     break;
@@ -202,6 +207,14 @@ void PtxFunctionPrinter::print(PtxBuffer& out, const ir::Function& function,
       if (i != 0)
         out.put(std::string_view(", "));
       out.put_decimal(function.block[i]);
+    }
+    if (function.has_cluster()) {
+      out.put(std::string_view("\n.explicitcluster\n.reqnctapercluster "));
+      for (int i = 0; i < 3; ++i) {
+        if (i != 0)
+          out.put(std::string_view(", "));
+        out.put_decimal(function.cluster[i]);
+      }
     }
     if (function.max_registers != 0) {
       out.put(std::string_view("\n.maxnreg "));

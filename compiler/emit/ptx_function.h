@@ -27,7 +27,7 @@ struct PtxModule {
 /// Register classes of the text: `.reg .f32 %f<N>;`
 enum class PtxClass : uint8_t { pred, b16, b32, b64, f32, f64 };
 constexpr unsigned kPtxClasses = 6;
-/// Pointers to shared memory are 32 bits wide, all others 64.
+/// Pointers to shared memory of this or another block are 32 bits wide, all others 64.
 PtxClass class_of(ir::Type type);
 /// "f32", "bf16x2", ...: the suffix of arithmetic on this type; "s32" and "s64" for integers.
 std::string_view suffix_of(ir::Type type);

@@ -81,6 +81,11 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
   case Opcode::barrier:
     barrier(op);
     break;
+  case Opcode::cluster_barrier:
+    // Releases and acquires, as the words' defaults are. Warps may meet from different code.
+    line({"barrier.cluster.arrive"});
+    line({"barrier.cluster.wait"});
+    break;
   case Opcode::shuffle:
     shuffle(op);
     break;
@@ -103,6 +108,8 @@ std::string_view PtxFunctionPrinter::space_suffix(const Op& op, Type pointer) co
     return ".global";
   case Space::shared:
     return ".shared";
+  case Space::cluster:
+    return ".shared::cluster";
   case Space::constant:
     return ".const";
   case Space::host:

@@ -147,6 +147,10 @@ void PtxFunctionPrinter::operation(const Op& op) {
   case Opcode::index:
     pointer_index(op);
     break;
+  case Opcode::peer:
+    line({"mapa.shared::cluster.u32"}, reg(op.result), reg(op.operand[0]),
+         unsigned_operand(op, 1, Scalar::i32));
+    break;
 
   case Opcode::load:
   case Opcode::load_ordered:
@@ -159,6 +163,7 @@ void PtxFunctionPrinter::operation(const Op& op) {
   case Opcode::copy_commit:
   case Opcode::copy_wait:
   case Opcode::barrier:
+  case Opcode::cluster_barrier:
   case Opcode::shuffle:
   case Opcode::ballot:
   case Opcode::mma:

@@ -11,12 +11,13 @@
 // and floating-point arithmetic on 16, 32 and 64 bits and on f16x2 and bf16x2, conversions, all
 // loads and stores (const, global, shared, param, generic; vectors; cache, order and scope words),
 // cp.async, atomics, barriers, shuffles, votes, mma.sync and mma.sp with f32 sums. Not covered:
-// approximations (ex2.approx, ...), which have no exact meaning, .local memory, textures, clusters.
-// Floating-point operations without a rounding word (`add.f32`) are refused: an assembler may fuse
-// them, so their result is not determined.
+// approximations (ex2.approx, ...), which have no exact meaning, .local memory, textures. Of
+// clusters: .reqnctapercluster, mapa, loads of .shared::cluster, barrier.cluster. Floating-point
+// operations without a rounding word (`add.f32`) are refused: an assembler may fuse them, so their
+// result is not determined.
 //
-// Blocks run one after another, so a kernel whose blocks wait for each other does not end here; it
-// is stopped by the instruction limit.
+// Clusters of blocks (of one block, where nothing is said) run one after another, so a kernel whose
+// clusters wait for each other does not end here; it is stopped by the instruction limit.
 #pragma once
 
 #include <cstddef>

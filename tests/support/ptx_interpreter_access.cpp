@@ -95,13 +95,14 @@ uint8_t* BlockRunner::global(const Thread& thread, uint64_t address, uint32_t by
                    address));
 }
 
-uint8_t* BlockRunner::shared(const Thread& thread, uint64_t address, uint32_t bytes) {
-  if (address > shared_.bytes() || shared_.bytes() - address < bytes)
+uint8_t* BlockRunner::shared(const Thread& thread, SharedMemory& memory, uint64_t address,
+                             uint32_t bytes) {
+  if (address > memory.bytes() || memory.bytes() - address < bytes)
     fail(thread, ErrorKind::out_of_bounds,
          fmt::format("{} bytes at {} of shared memory, which has {}", bytes,
-                     static_cast<int64_t>(address), shared_.bytes()));
+                     static_cast<int64_t>(address), memory.bytes()));
   check_alignment(thread, address, bytes);
-  return shared_.data() + address;
+  return memory.data() + address;
 }
 
 uint8_t* BlockRunner::constant(const Thread& thread, uint64_t address, uint32_t bytes) {
@@ -114,8 +115,25 @@ uint8_t* BlockRunner::constant(const Thread& thread, uint64_t address, uint32_t 
   return const_cast<uint8_t*>(program.constant_memory.data()) + address;
 }
 
-void BlockRunner::shared_fault(const Thread& thread) const {
-  const SharedMemory::Fault& fault = shared_.fault();
+BlockRunner& BlockRunner::block_of(const Thread& thread, uint64_t& address) {
+  const uint64_t rank = address >> kRankShift;
+  address &= (uint64_t{1} << kRankShift) - 1;
+  if (rank == 0)
+    return *this;
+  if (rank > cluster_.blocks_.size())
+    fail(thread, ErrorKind::out_of_bounds,
+         fmt::format("an address in block {} of a cluster of {}", rank - 1,
+                     cluster_.blocks_.size()));
+  BlockRunner& block = *cluster_.blocks_[rank - 1];
+  if (block.ended())
+    fail(thread, ErrorKind::out_of_bounds,
+         fmt::format("shared memory of block ({},{},{}), which has ended", block.block_[0],
+                     block.block_[1], block.block_[2]));
+  return block;
+}
+
+void BlockRunner::shared_fault(const Thread& thread, const SharedMemory& memory) const {
+  const SharedMemory::Fault& fault = memory.fault();
   if (fault.kind == ErrorKind::uninitialised)
     fail(thread, fault.kind, fmt::format("byte {} was never written", fault.byte));
   if (fault.kind == ErrorKind::stale_copy)
@@ -150,12 +168,13 @@ uint8_t* BlockRunner::access(Thread& thread, const Instruction& in, uint64_t add
   }
   if (space == Space::constant)
     return constant(thread, address, bytes);
-  uint8_t* memory = shared(thread, address, bytes);
+  BlockRunner& owner = space == Space::cluster ? block_of(thread, address) : *this;
+  uint8_t* memory = shared(thread, owner.shared_, address, bytes);
   const bool strong = (in.flags & kStrong) != 0 || in.code == Code::atomic;
   const uint32_t line = line_of(thread);
-  if (!(write ? shared_.write(thread.index, address, bytes, strong, line)
-              : shared_.read(thread.index, address, bytes, strong, line)))
-    shared_fault(thread);
+  if (!(write ? owner.shared_.write(number_of(thread), address, bytes, strong, line)
+              : owner.shared_.read(number_of(thread), address, bytes, strong, line)))
+    shared_fault(thread, owner.shared_);
   return memory;
 }
 
@@ -167,7 +186,7 @@ void BlockRunner::load(Thread& thread, const Instruction& in) {
     memory = reinterpret_cast<const uint8_t*>(words) + in.immediate;
   } else {
     uint64_t address = value(in.a);
-    if (in.space == Space::shared)
+    if (in.space == Space::shared || in.space == Space::cluster)
       address = static_cast<uint32_t>(address);
     memory = access(thread, in, address + static_cast<uint64_t>(in.immediate), false);
   }
@@ -296,9 +315,9 @@ void BlockRunner::copy_async(Thread& thread, const Instruction& in) {
     for (uint32_t i = 0; i < source_bytes; ++i)
       copy.data[i] = *global(thread, from + i, 1, false, 0);
   }
-  shared(thread, copy.shared, in.size);
-  if (!shared_.begin_copy(thread.index, copy.shared, in.size, line_of(thread)))
-    shared_fault(thread);
+  shared(thread, shared_, copy.shared, in.size);
+  if (!shared_.begin_copy(number_of(thread), copy.shared, in.size, line_of(thread)))
+    shared_fault(thread, shared_);
   thread.copies.push_back(copy);
 }
 
@@ -309,7 +328,7 @@ void BlockRunner::copy_wait(Thread& thread, const Instruction& in) {
   for (const AsyncCopy& copy : thread.copies) {
     if (int64_t{copy.group} < last) {
       std::memcpy(shared_.data() + copy.shared, copy.data, copy.bytes);
-      shared_.end_copy(thread.index, copy.shared, copy.bytes, line_of(thread));
+      shared_.end_copy(number_of(thread), copy.shared, copy.bytes, line_of(thread));
     } else {
       thread.copies[kept++] = copy;
     }

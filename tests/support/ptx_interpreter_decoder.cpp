@@ -261,7 +261,8 @@ void Parser::address(Instruction& made, const Operand& operand) {
     made.a = constant(0);
     return;
   }
-  if (operand.bits != 64 && !(operand.bits == 32 && made.space == Space::shared))
+  const bool is_shared = made.space == Space::shared || made.space == Space::cluster;
+  if (operand.bits != 64 && !(operand.bits == 32 && is_shared))
     fail(fmt::format("`{}` has {} bits and cannot be an address here", operand.text, operand.bits));
   made.a = operand.ref;
 }
@@ -404,6 +405,7 @@ void Parser::instruction(uint32_t guard) {
     emit(made);
     return;
   case OperandForm::barrier:
+  case OperandForm::map_shared:
   case OperandForm::barrier_warp:
   case OperandForm::shuffle:
   case OperandForm::vote:
@@ -482,6 +484,8 @@ void Parser::emit_memory(const OpcodeTemplate& known) {
     address(made, operands_[load ? 1 : 0]);
     if (!load && (made.space == Space::constant || (made.flags & kNonCoherent) != 0))
       fail("no store to this space");
+    if (!load && made.space == Space::cluster)
+      fail("a store to another block's memory", ErrorKind::unsupported);
     if (made.width > 1) {
       if (value.kind != Operand::vector || value.count != made.width)
         fail(fmt::format("a vector of {} registers expected", made.width));
@@ -521,6 +525,12 @@ void Parser::emit_warp(const OpcodeTemplate& known) {
     made.a = source(operands_[0], 32);
     if (operands_.size() > 1)
       made.b = source(operands_[1], 32);
+    break;
+  case OperandForm::map_shared:
+    need(3, 3);
+    made.d = destination(operands_[0], known.bits[0]);
+    made.a = source(operands_[1], known.bits[1]);
+    made.b = source(operands_[2], 32);
     break;
   case OperandForm::barrier_warp:
     need(1, 1);

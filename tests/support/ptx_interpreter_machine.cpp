@@ -95,23 +95,26 @@ constexpr uint64_t kUnassigned = 0x7ff7dead7fb7deadu;
 
 } // namespace
 
-BlockRunner::BlockRunner(Launch& launch) : launch_(launch) {
+BlockRunner::BlockRunner(Launch& launch, ClusterRunner& cluster, uint32_t rank)
+    : launch_(launch), cluster_(cluster), rank_(rank) {
   thread_count_ = launch.block.x * launch.block.y * launch.block.z;
   threads_.resize(thread_count_);
 }
 
 std::string BlockRunner::name_of(uint32_t thread) const {
   const Dim3& block = launch_.block;
+  const uint32_t* place = cluster_.blocks_[thread / thread_count_]->block_;
+  thread %= thread_count_;
   return fmt::format("thread ({},{},{}) of block ({},{},{})", thread % block.x,
-                     thread / block.x % block.y, thread / (block.x * block.y), block_[0], block_[1],
-                     block_[2]);
+                     thread / block.x % block.y, thread / (block.x * block.y), place[0], place[1],
+                     place[2]);
 }
 
 void BlockRunner::fail(const Thread& thread, ErrorKind kind, const std::string& message) const {
   const uint32_t line = line_of(thread);
   throw Error(kind, line & 0xffffff,
               fmt::format("{}: {}: {}: {}", launch_.program.describe_line(line),
-                          name_of(thread.index), to_string(kind), message));
+                          name_of(number_of(thread)), to_string(kind), message));
 }
 
 BlockRunner::Value BlockRunner::values_of(const Thread& thread) const {
@@ -125,6 +128,7 @@ void BlockRunner::start(Thread& thread, uint32_t index) {
   thread.base = 0;
   thread.function = static_cast<uint32_t>(&launch_.entry - launch_.program.functions.data());
   thread.open_group = 0;
+  thread.at_cluster_barrier = false;
   thread.calls.clear();
   thread.copies.clear();
   thread.words.clear();
@@ -156,28 +160,64 @@ void BlockRunner::start(Thread& thread, uint32_t index) {
   std::copy(std::begin(values), std::end(values), thread.special);
 }
 
-void BlockRunner::run(uint32_t x, uint32_t y, uint32_t z) {
+void BlockRunner::begin(uint32_t x, uint32_t y, uint32_t z) {
   block_[0] = x;
   block_[1] = y;
   block_[2] = z;
-  clocks_.reset(thread_count_);
-  shared_.reset(launch_.shared_bytes, &clocks_);
+  shared_.reset(launch_.shared_bytes, &cluster_.clocks_);
   for (Barrier& barrier : barriers_)
     barrier = Barrier();
   for (uint32_t i = 0; i < thread_count_; ++i)
     start(threads_[i], i);
-  uint32_t done = 0;
-  while (done < thread_count_) {
-    bool progress = false;
-    for (Thread& thread : threads_) {
-      if (thread.status != Status::ready)
-        continue;
-      progress = true;
-      run_thread(thread);
-      done += thread.status == Status::done;
+  done_ = 0;
+}
+
+bool BlockRunner::advance() {
+  bool progress = false;
+  for (Thread& thread : threads_) {
+    if (thread.status != Status::ready)
+      continue;
+    progress = true;
+    run_thread(thread);
+    if (thread.status == Status::done) {
+      ++done_;
+      cluster_.thread_ended();
     }
+  }
+  return progress;
+}
+
+void BlockRunner::wake_from_cluster() {
+  for (Thread& thread : threads_)
+    if (thread.status == Status::at_cluster)
+      thread.status = Status::ready;
+}
+
+ClusterRunner::ClusterRunner(Launch& launch) : launch_(launch) {
+  const uint32_t* size = launch.entry.cluster;
+  for (uint32_t rank = 0; rank < size[0] * size[1] * size[2]; ++rank)
+    blocks_.push_back(std::make_unique<BlockRunner>(launch, *this, rank));
+}
+
+ClusterRunner::~ClusterRunner() = default;
+
+void ClusterRunner::run(uint32_t x, uint32_t y, uint32_t z) {
+  const uint32_t* size = launch_.entry.cluster;
+  live_ = static_cast<uint32_t>(blocks_.size()) * blocks_.front()->threads();
+  clocks_.reset(live_);
+  arrived_ = 0;
+  open_.clear();
+  for (uint32_t rank = 0; rank < blocks_.size(); ++rank)
+    blocks_[rank]->begin(x + rank % size[0], y + rank / size[0] % size[1],
+                         z + rank / (size[0] * size[1]));
+  while (live_ > 0) {
+    bool progress = false;
+    for (const std::unique_ptr<BlockRunner>& block : blocks_)
+      progress = block->advance() || progress;
     if (!progress)
-      deadlock();
+      for (const std::unique_ptr<BlockRunner>& block : blocks_)
+        if (!block->ended())
+          block->deadlock();
     if (launch_.statistics.instructions > launch_.instruction_limit)
       throw Error(ErrorKind::limit, 0,
                   fmt::format("{}: more than {} instructions", to_string(ErrorKind::limit),
@@ -185,12 +225,28 @@ void BlockRunner::run(uint32_t x, uint32_t y, uint32_t z) {
   }
 }
 
+void ClusterRunner::thread_ended() {
+  --live_;
+  complete();
+}
+
+void ClusterRunner::complete() {
+  if (arrived_ == 0 || arrived_ < live_)
+    return;
+  ++round_;
+  arrived_ = 0;
+  closed_ = std::move(open_);
+  open_.clear();
+  for (const std::unique_ptr<BlockRunner>& block : blocks_)
+    block->wake_from_cluster();
+}
+
 void BlockRunner::deadlock() const {
   uint32_t waiting = 0, done = 0;
   const Thread* first = nullptr;
   for (const Thread& thread : threads_) {
     done += thread.status == Status::done;
-    if (thread.status == Status::at_barrier || thread.status == Status::at_warp) {
+    if (thread.status != Status::done) {
       ++waiting;
       if (!first)
         first = &thread;
@@ -202,6 +258,9 @@ void BlockRunner::deadlock() const {
     detail = fmt::format("barrier {} has {} of {} threads; {}", first->barrier_number,
                          barrier.arrived.size(), barrier.expected, detail);
   }
+  if (first->status == Status::at_cluster)
+    detail = fmt::format("the barrier of the cluster has {} of {} threads; {}", cluster_.arrived_,
+                         cluster_.live_, detail);
   fail(*first, ErrorKind::deadlock, detail);
 }
 
@@ -327,6 +386,28 @@ void BlockRunner::run_thread(Thread& thread) {
       executed = 0;
       pc = thread.pc;
       continue;
+    case Code::cluster_arrive:
+      thread.pc = pc;
+      arrive_cluster(thread);
+      ++pc;
+      continue;
+    case Code::cluster_wait:
+      leave();
+      if (!wait_cluster(thread))
+        return;
+      executed = 0;
+      ++pc;
+      continue;
+    case Code::map_shared: {
+      const uint64_t rank = value(in.b);
+      thread.pc = pc;
+      if (rank >= cluster_.blocks_.size())
+        fail(thread, ErrorKind::out_of_bounds,
+             fmt::format("block {} of a cluster of {}", rank, cluster_.blocks_.size()));
+      words[in.d] = (rank + 1) << kRankShift | value(in.a);
+      ++pc;
+      continue;
+    }
     case Code::barrier_warp:
     case Code::shuffle:
     case Code::vote:
@@ -382,7 +463,7 @@ void BlockRunner::run_thread(Thread& thread) {
       // Copies that nobody waited for land when the thread ends.
       for (const AsyncCopy& copy : thread.copies) {
         std::memcpy(shared_.data() + copy.shared, copy.data, copy.bytes);
-        shared_.end_copy(thread.index, copy.shared, copy.bytes, line_of(thread));
+        shared_.end_copy(number_of(thread), copy.shared, copy.bytes, line_of(thread));
       }
       thread.copies.clear();
       spare_words_.push_back(std::move(thread.words));
@@ -488,6 +569,13 @@ RunStatistics Machine::run(const Program& program, std::string_view entry, Dim3 
                              found->required_threads[1], found->required_threads[2]));
   if (found->maximum_threads != 0 && threads > found->maximum_threads)
     launch_error(fmt::format("`{}` allows {} threads a block", entry, found->maximum_threads));
+  const uint32_t(&cluster)[3] = found->cluster;
+  const uint64_t blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
+  if (blocks == 0 || blocks > 8)
+    launch_error(fmt::format("a cluster of {} blocks", blocks));
+  if (grid.x % cluster[0] != 0 || grid.y % cluster[1] != 0 || grid.z % cluster[2] != 0)
+    launch_error(fmt::format("a grid of {}x{}x{} blocks in clusters of {}x{}x{}", grid.x, grid.y,
+                             grid.z, cluster[0], cluster[1], cluster[2]));
   Launch launch{decoded, *found, buffers_, {}, grid, block, arguments, 0, 0, 0, {}};
   launch.dynamic_shared_bytes = dynamic_shared_bytes;
   launch.shared_bytes = decoded.shared_bytes + dynamic_shared_bytes;
@@ -503,10 +591,10 @@ RunStatistics Machine::run(const Program& program, std::string_view entry, Dim3 
   }
   for (Buffer& buffer : buffers_)
     buffer.written.assign(buffer.writable ? buffer.bytes : 0, 0);
-  BlockRunner runner(launch);
-  for (uint32_t z = 0; z < grid.z; ++z)
-    for (uint32_t y = 0; y < grid.y; ++y)
-      for (uint32_t x = 0; x < grid.x; ++x)
+  ClusterRunner runner(launch);
+  for (uint32_t z = 0; z < grid.z; z += cluster[2])
+    for (uint32_t y = 0; y < grid.y; y += cluster[1])
+      for (uint32_t x = 0; x < grid.x; x += cluster[0])
         runner.run(x, y, z);
   return launch.statistics;
 }

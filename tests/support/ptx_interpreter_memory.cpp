@@ -28,6 +28,21 @@ void ThreadClocks::meet(const std::vector<uint32_t>& threads) {
   }
 }
 
+void ThreadClocks::release(uint32_t thread, Knowledge& into) {
+  const std::vector<uint32_t>& known = *known_[thread];
+  into.resize(known.size());
+  for (size_t i = 0; i < known.size(); ++i)
+    into[i] = std::max(into[i], known[i]);
+  into[thread] = own_[thread]++;
+}
+
+void ThreadClocks::acquire(uint32_t thread, const Knowledge& from) {
+  auto joined = std::make_shared<std::vector<uint32_t>>(*known_[thread]);
+  for (size_t i = 0; i < from.size(); ++i)
+    (*joined)[i] = std::max((*joined)[i], from[i]);
+  known_[thread] = std::move(joined);
+}
+
 void SharedMemory::reset(uint64_t bytes, const ThreadClocks* clocks) {
   clocks_ = clocks;
   data_.assign(bytes, 0xcd);

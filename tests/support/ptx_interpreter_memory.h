@@ -1,4 +1,4 @@
-// A block's shared memory with the book-keeping that finds races, unwritten bytes and asynchronous
+// Shared memory of a block with the book-keeping that finds races, unwritten bytes and asynchronous
 // copies that were not waited for; internal to the interpreter.
 //
 // Races are found by happens-before: each thread has a clock that its barriers advance, and knows
@@ -25,6 +25,12 @@ public:
   }
   /// The threads met at a barrier.
   void meet(const std::vector<uint32_t>& threads);
+
+  /// Everything that some threads know and did up to a point.
+  using Knowledge = std::vector<uint32_t>;
+  /// Adds what `thread` knows and has done; what it does from now on comes after.
+  void release(uint32_t thread, Knowledge& into);
+  void acquire(uint32_t thread, const Knowledge& from);
 
 private:
   std::vector<uint32_t> own_;

@@ -130,6 +130,14 @@ OpcodeTemplate Parser::make_template(std::string_view text) {
     convert_template(made, words);
   } else if (base == "ld" || base == "ldu" || base == "st" || base == "atom" || base == "red") {
     memory_template(made, words);
+  } else if (text == "barrier.cluster.arrive" || text == "barrier.cluster.arrive.release") {
+    instruction.code = Code::cluster_arrive;
+  } else if (text == "barrier.cluster.wait" || text == "barrier.cluster.wait.acquire") {
+    instruction.code = Code::cluster_wait;
+  } else if (text == "mapa.shared::cluster.u32" || text == "mapa.shared::cluster.u64") {
+    made.form = OperandForm::map_shared;
+    made.bits[0] = made.bits[1] = text.back() == '4' ? 64 : 32;
+    instruction.code = Code::map_shared;
   } else if (text == "cp.async.commit_group") {
     instruction.code = Code::copy_commit;
   } else if (text == "cp.async.wait_group") {
@@ -250,6 +258,8 @@ void Parser::memory_template(OpcodeTemplate& made, const std::vector<std::string
       instruction.space = Space::global;
     } else if (word == "shared" || word == "shared::cta") {
       instruction.space = Space::shared;
+    } else if (word == "shared::cluster") {
+      instruction.space = Space::cluster;
     } else if (word == "const") {
       instruction.space = Space::constant;
     } else if (word == "param" || word == "param::entry" || word == "param::func") {
@@ -277,6 +287,8 @@ void Parser::memory_template(OpcodeTemplate& made, const std::vector<std::string
   }
   if (!type || type->bits < 8 || type->bits > 64 || (atomic && !has_rule))
     fail(fmt::format("`{}` lacks a type or an operation", made.text));
+  if (instruction.space == Space::cluster && atomic)
+    fail("atomics on another block's memory", ErrorKind::unsupported);
   if ((instruction.flags & kNonCoherent) != 0 && instruction.space != Space::global)
     fail(".nc is for .global");
   if (is_signed(type->type))

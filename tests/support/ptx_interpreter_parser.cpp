@@ -356,6 +356,14 @@ void Parser::function(bool is_entry) {
         std::copy(size, size + 3, made.required_threads);
       else
         made.maximum_threads = size[0] * size[1] * size[2];
+    } else if (word == ".reqnctapercluster") {
+      lexer_->take();
+      int dimension = 0;
+      do {
+        made.cluster[dimension++ % 3] = static_cast<uint32_t>(integer());
+      } while (accept(","));
+    } else if (word == ".explicitcluster") {
+      lexer_->take();
     } else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxnreg") {
       lexer_->take();
       integer();

@@ -69,6 +69,7 @@ enum class OperandForm : uint8_t {
   plain,
   copy_wait,
   barrier,
+  map_shared,
   barrier_warp,
   shuffle,
   vote,

@@ -24,9 +24,12 @@ enum class Code : uint16_t {
   atomic,     ///< d <- old [a + immediate]; b operand, c second operand of cas
   copy_async, ///< [d + immediate] <- [a + pool constant]; b source size, c ignore predicate
   copy_commit,
-  copy_wait,    ///< immediate = groups that may stay in flight
-  fence,        ///< nothing to do: threads of a block share one memory here
-  barrier,      ///< a number, b count (kNone: all threads)
+  copy_wait,      ///< immediate = groups that may stay in flight
+  fence,          ///< nothing to do: threads of a block share one memory here
+  barrier,        ///< a number, b count (kNone: all threads)
+  cluster_arrive, ///< barrier.cluster
+  cluster_wait,
+  map_shared,   ///< d <- address in .shared::cluster of a in block b of the cluster
   barrier_warp, ///< a member mask
   shuffle,      ///< d, pool[extra] predicate result; a, b, c, and pool[extra + 1] mask
   vote,         ///< d; a predicate (negated by flag), b mask
@@ -52,7 +55,7 @@ inline constexpr OperandRef kSpecialBase = 2u << 30;
 inline constexpr OperandRef kOperandIndex = (1u << 30) - 1;
 inline constexpr OperandRef kNone = UINT32_MAX;
 
-enum class Space : uint8_t { generic, global, shared, constant, param };
+enum class Space : uint8_t { generic, global, shared, cluster, constant, param };
 
 /// Instruction::flags
 inline constexpr uint8_t kSigned = 1;      ///< loads: sign-extend into wider registers
@@ -139,6 +142,7 @@ struct FunctionCode {
   std::vector<Parameter> results;
   uint32_t required_threads[3] = {0, 0, 0}; ///< .reqntid, 0 where absent
   uint32_t maximum_threads = 0;             ///< .maxntid, 0 where absent
+  uint32_t cluster[3] = {1, 1, 1};          ///< .reqnctapercluster
   bool uses_extern_shared = false;
 };
 
@@ -178,6 +182,9 @@ struct DecodedProgram {
 /// Generic addresses: global ones are their own; shared and constant memory appear in windows.
 inline constexpr uint64_t kConstantWindow = uint64_t{1} << 38;
 inline constexpr uint64_t kSharedWindow = uint64_t{1} << 39;
+/// Addresses of .shared::cluster: the block's rank + 1 above the address in its memory; without one
+/// the own block is meant.
+inline constexpr unsigned kRankShift = 24;
 /// Bits of an address below the number of its buffer; module variables count from kVariableRegion.
 inline constexpr unsigned kRegionBits = 40;
 inline constexpr uint64_t kVariableRegion = uint64_t{1} << 20;

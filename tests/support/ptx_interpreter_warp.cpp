@@ -48,13 +48,47 @@ void BlockRunner::arrive(Thread& thread, const Instruction& in) {
                          all, warp));
     }
   }
-  clocks_.meet(barrier.arrived);
+  meet(barrier.arrived);
   for (const uint32_t index : barrier.arrived) {
     threads_[index].status = Status::ready;
     ++threads_[index].pc;
   }
   barrier.arrived.clear();
   ++launch_.statistics.barriers;
+}
+
+void BlockRunner::meet(const std::vector<uint32_t>& threads) {
+  std::vector<uint32_t> numbers;
+  for (const uint32_t index : threads)
+    numbers.push_back(number_of(threads_[index]));
+  cluster_.clocks_.meet(numbers);
+}
+
+void BlockRunner::arrive_cluster(Thread& thread) {
+  if (thread.at_cluster_barrier)
+    fail(thread, ErrorKind::divergence,
+         "arrives a second time at the barrier of the cluster without having waited");
+  thread.at_cluster_barrier = true;
+  thread.cluster_round = cluster_.round_;
+  cluster_.clocks_.release(number_of(thread), cluster_.open_);
+  ++cluster_.arrived_;
+  cluster_.complete();
+}
+
+/// Whether it is over; else the thread is woken up and asks again.
+bool BlockRunner::wait_cluster(Thread& thread) {
+  if (!thread.at_cluster_barrier)
+    fail(thread, ErrorKind::divergence,
+         "waits for the barrier of the cluster without having arrived");
+  if (thread.cluster_round == cluster_.round_) {
+    thread.status = Status::at_cluster;
+    return false;
+  }
+  thread.at_cluster_barrier = false;
+  cluster_.clocks_.acquire(number_of(thread), cluster_.closed_);
+  if (thread.index == 0)
+    ++launch_.statistics.barriers;
+  return true;
 }
 
 void BlockRunner::meet_warp(Thread& thread, const Instruction& in) {
@@ -101,7 +135,7 @@ void BlockRunner::meet_warp(Thread& thread, const Instruction& in) {
     lanes.push_back(index);
   }
   if (in.code == Code::barrier_warp)
-    clocks_.meet(lanes);
+    meet(lanes);
   else
     warp_operation(in, lanes);
   for (const uint32_t index : lanes) {
