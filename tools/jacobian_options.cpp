@@ -2,6 +2,7 @@
 
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "tools/colouring_words.h"
 #include "tools/jacobian_input.h"
 
 #include <fmt/format.h>
@@ -38,10 +39,7 @@ void declare(CLI::App& parser, JacobianOptions& options) {
       ->capture_default_str();
   parser.add_option("--width", options.width, "Derivatives at once: 1, 2, 4, 8, or auto")
       ->capture_default_str();
-  parser
-      .add_option("--order", options.order,
-                  "Of colouring: natural, largest-first, smallest-last, incidence-degree")
-      ->capture_default_str();
+  parser.add_option("--order", options.order, kColouringOrderHelp)->capture_default_str();
   parser
       .add_option("--loop-limit", options.loop_limit,
                   "Iterations that one loop of the residual may take; 0: no limit")
@@ -58,8 +56,7 @@ JacobianRequest to_request(const JacobianOptions& options) {
         compression == 1 ? JacobianCompression::local : JacobianCompression::coloured;
   if (const size_t width = choose_word("--width", options.width, {"auto", "1", "2", "4", "8"}))
     request.width = kJacobianWidths[width - 1];
-  request.order = static_cast<ColouringOrder>(choose_word(
-      "--order", options.order, {"natural", "largest-first", "smallest-last", "incidence-degree"}));
+  request.order = choose_colouring_order(options.order);
   if (options.x0.empty() == (options.n == 0))
     throw UsageError("how many unknowns are there?", "give --x0 X.npy, or --n N");
   if (options.compare_patterns && options.pattern.empty())
