@@ -2,6 +2,7 @@
 #include "compiler/emit/llvm.h"
 #include "compiler/emit/ptx.h"
 #include "compiler/input/bytes.h"
+#include "compiler/transform/describe_placement.h"
 #include "compiler/transform/pass.h"
 #include "ir/error.h"
 #include "ir/parser.h"
@@ -30,6 +31,7 @@ struct OptOptions {
   std::string road = "direct";
   bool annotate = false;
   bool verify_expected = false;
+  bool dump_placement = false;
 };
 
 const std::vector<std::string> kArtefacts = {"ir", "ptx", "llvm", "host"};
@@ -70,6 +72,8 @@ int opt(const OptOptions& options) {
     ir::verify_or_throw(module, "pass " + pass.name);
   }
 
+  if (options.dump_placement)
+    fmt::print(stderr, "{}", describe_placement(module));
   if (artefact == "ir") {
     write_text(options.output, ir::print(module));
     return 0;
@@ -115,12 +119,16 @@ Command add_opt_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_flag("--annotate", options->annotate,
                    "Comments in the PTX that say which entry an operation comes from");
+  parser->add_flag("--dump-placement", options->dump_placement,
+                   "Print on standard error where each buffer of the host functions lives, each "
+                   "copy, and the most memory in use");
   parser->add_flag("--verify-expected", options->verify_expected,
                    "Print nothing but compare the errors with the comments `// expected-error: "
                    "TEXT` on their lines");
   parser->footer("Examples:\n"
                  "  sparsertc opt layer.sir\n"
                  "  sparsertc opt layer.sir --pass=schedule-loads=4,place-weights -o layer.ptx\n"
+                 "  sparsertc opt program.sir --pass=place --dump-placement\n"
                  "  sparsertc opt layer.sir --emit=llvm --target=host\n"
                  "  sparsertc opt wrong.sir --verify-expected");
   return {parser, [options] { return opt(*options); }};

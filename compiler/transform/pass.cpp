@@ -33,6 +33,8 @@ Pass find_pass(std::string_view text) {
                                    : parse_distance(text, text.substr(equals + 1)));
   if (text == "place-weights")
     return place_weights_pass();
+  if (text == "place")
+    return place_pass();
   throw UsageError(fmt::format("unknown pass '{}'", text),
                    fmt::format("known passes:\n  {}", fmt::join(describe_passes(), "\n  ")));
 }
@@ -40,7 +42,9 @@ Pass find_pass(std::string_view text) {
 std::vector<std::string> describe_passes() {
   return {"schedule-loads[=N]  issue each read-only load N loads ahead of its place (8)",
           "place-weights       put the immediates of multiply-adds into the constant bank, up to "
-          "64 KB"};
+          "64 KB",
+          "place               give every buffer without a place host or device memory, with the "
+          "copies that this takes"};
 }
 
 } // namespace sparsertc

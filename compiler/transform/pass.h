@@ -21,6 +21,9 @@ Pass schedule_loads_pass(unsigned distance);
 /// Moves the immediates of multiply-adds to the constant bank; see place_weights.cpp.
 Pass place_weights_pass();
 
+/// Gives every buffer without a place its memory; see place.cpp.
+Pass place_pass();
+
 /// A pass from its text ("schedule-loads=8", "place-weights"). Throws UsageError with the known
 /// ones.
 Pass find_pass(std::string_view text);

@@ -1,0 +1,91 @@
+#include "compiler/transform/program_shape.h"
+
+#include "compiler/transform/placement_costs.h"
+#include "ir/operands.h"
+
+#include <algorithm>
+
+namespace sparsertc {
+
+using ir::Form;
+using ir::Op;
+using ir::Opcode;
+
+int64_t saturating_product(int64_t a, int64_t b) {
+  constexpr int64_t kMost = 1'000'000'000'000;
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kMost : std::min(product, kMost);
+}
+
+ProgramShape::ProgramShape(const ir::Function& function)
+    : constants_(function.register_type.size()), assignments_(function.register_type.size()) {
+  const auto count = static_cast<uint32_t>(function.ops.size());
+  std::fill_n(assignments_.begin(), function.parameter_count, uint8_t{1});
+  for (const Op& op : function.ops) {
+    for (uint32_t i = 0; i < ir::result_count(op); ++i)
+      assignments_[op.result.id + i] =
+          static_cast<uint8_t>(std::min(assignments_[op.result.id + i] + 1, 2));
+  }
+  for (const Op& op : function.ops)
+    if (op.code == Opcode::constant && assigned_once(op.result.id))
+      constants_[op.result.id] = op.immediate;
+
+  regions_.push_back({0, count, 1, true});
+  region_of_op_.resize(count);
+  region_of_gap_.resize(count + 1);
+  statement_end_.resize(count);
+  for (uint32_t at = 0; at < count; ++at) {
+    const Op& op = function.ops[at];
+    region_of_gap_[at] = current_;
+    statement_end_[at] = at;
+    const Form form = ir::info(op.code).form;
+    if (form == Form::close || form == Form::while_end || form == Form::else_mark)
+      close(op, at);
+    region_of_op_[at] = current_;
+    if (form == Form::for_loop || form == Form::open || form == Form::if_begin ||
+        form == Form::else_mark)
+      open(op, at);
+  }
+  region_of_gap_[count] = 0;
+}
+
+/// A branch counts as taken each time.
+void ProgramShape::open(const Op& op, uint32_t at) {
+  Region region{current_, 0, regions_[current_].executions, regions_[current_].known};
+  if (op.code == Opcode::loop || op.code == Opcode::for_loop) {
+    std::optional<int64_t> limit;
+    if (op.code == Opcode::for_loop)
+      limit = op.operand[0] == ir::kImmediate ? static_cast<int32_t>(ir::low_half(op.immediate))
+                                              : constant(op.operand[0]);
+    const int64_t step = op.code == Opcode::for_loop ? ir::high_half(op.immediate) : 1;
+    const int64_t trips =
+        limit ? (std::max<int64_t>(*limit, 0) + step - 1) / step : placement_costs::kUnknownTrips;
+    region.executions = saturating_product(region.executions, trips);
+    region.known = region.known && limit;
+  }
+  if (op.code == Opcode::else_mark) {
+    joined_.emplace_back(2 * open_.back().op + 1, 2 * at + 1);
+    open_.back().else_op = at;
+  } else {
+    joined_.emplace_back(2 * at, 2 * at + 1);
+    open_.push_back({at, kNoOp});
+  }
+  current_ = static_cast<uint32_t>(regions_.size());
+  regions_.push_back(region);
+}
+
+/// The end of a loop leads to its head and to what comes after it, as does the head of a `for`; an
+/// `if` without `else` leads past its branch: one state holds at all four ends.
+void ProgramShape::close(const Op& op, uint32_t at) {
+  regions_[current_].end = at;
+  current_ = regions_[current_].parent;
+  if (op.code == Opcode::else_mark)
+    return;
+  const OpenBlock block = open_.back();
+  open_.pop_back();
+  statement_end_[block.op] = at;
+  joined_.emplace_back(2 * (block.else_op == kNoOp ? block.op : block.else_op), 2 * at);
+  joined_.emplace_back(2 * at, 2 * at + 1);
+}
+
+} // namespace sparsertc
