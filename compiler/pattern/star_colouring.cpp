@@ -105,6 +105,7 @@ public:
   /// Takes the row with its entries away, from `other` too. Returns how many there were.
   uint32_t remove(uint32_t row, Remainder& other, uint32_t step) {
     const uint32_t removed = length(row);
+    widest_ = std::max(widest_, removed);
     by_length_.erase(row);
     step_[row] = step;
     for (const uint32_t column : pattern_.row(row))
@@ -112,6 +113,8 @@ public:
         other.shorten(column);
     return removed;
   }
+  /// The most entries that one had when it was removed.
+  uint32_t widest() const { return widest_; }
   /// When it was removed; kNever where others took all its entries away.
   uint32_t step(uint32_t row) const { return step_[row]; }
 
@@ -130,13 +133,15 @@ private:
   DegreeBuckets by_length_;
   std::vector<uint32_t> step_;
   uint32_t least_ = 1;
+  uint32_t widest_ = 0;
 };
 
 /// Decides what `side` must give: lines with at most `width` entries left are taken away with them,
 /// they come from this side; while there is none, the vertex with the fewest entries left, whose
 /// entries come from the other. That is the minimum nonzero count order of Coleman and Verma with
-/// one of the two widths, which bound the numbers of colours from below, fixed in advance.
-void choose_entries(Side& side, const Side& other, uint32_t width) {
+/// one of the two widths fixed in advance. Their sum bounds the number of colours from below and is
+/// mostly an eighth or more too low; where that makes `count` or more, nothing is decided.
+bool choose_entries(Side& side, const Side& other, uint64_t width, uint64_t count) {
   Remainder lines(side.lines), vertices(other.lines);
   uint64_t left = side.lines.nnz();
   for (uint32_t step = 0; left > 0; ++step) {
@@ -144,9 +149,13 @@ void choose_entries(Side& side, const Side& other, uint32_t width) {
     left -= lines.length(line) <= width ? lines.remove(line, vertices, step)
                                         : vertices.remove(vertices.shortest(), lines, step);
   }
+  const uint64_t widths = uint64_t{lines.widest()} + vertices.widest();
+  if (widths + widths / 8 >= count)
+    return false;
   for (uint32_t line = 0; line < side.lines.rows; ++line)
     for (uint64_t k = side.lines.row_offset[line]; k < side.lines.row_offset[line + 1]; ++k)
       side.is_needed[k] = lines.step(line) < vertices.step(side.lines.column_index[k]);
+  return true;
 }
 
 } // namespace
@@ -167,8 +176,17 @@ Colouring colour_both_sides(const Pattern& pattern, const Permutation& column_or
     if (best.column_colour.empty() || count() < best.count())
       best = {ColouringSide::star, columns.colour, rows.colour, columns.colours, rows.colours};
   };
+  // One side gives everything.
+  for (const bool from_columns : {true, false}) {
+    Side& first = from_columns ? columns : rows;
+    first.is_needed.assign(pattern.nnz(), 1);
+    colour_side(first, from_columns ? rows : columns);
+    colour_side(from_columns ? rows : columns, first);
+    keep_better();
+  }
   const auto try_width = [&](Side& first, Side& second, uint64_t width) {
-    choose_entries(first, second, static_cast<uint32_t>(width));
+    if (!choose_entries(first, second, width, best.count()))
+      return;
     colour_side(first, second);
     colour_side(second, first);
     keep_better();
@@ -178,12 +196,7 @@ Colouring colour_both_sides(const Pattern& pattern, const Permutation& column_or
     colour_side(first, second);
     keep_better();
   };
-  // With the width of all, one side gives everything. Widths beyond the best count are not tried: a
-  // side needs as many colours as its widest line has entries to give.
   const uint64_t bound = colouring_lower_bound(pattern, ColouringSide::star);
-  const uint64_t widest[] = {widest_row(pattern), widest_row(transposed)};
-  try_width(columns, rows, widest[0]);
-  try_width(rows, columns, widest[1]);
   for (const bool columns_first : {true, false})
     for (uint64_t width = 1; width < best.count() && best.count() > bound; width *= 2)
       try_width(columns_first ? columns : rows, columns_first ? rows : columns, width);
