@@ -1,0 +1,38 @@
+// Residuals in CUDA C++ with patterns and Jacobians that are known otherwise.
+#pragma once
+
+#include "compiler/pattern/pattern.h"
+#include "runtime/jacobian/parameters.h"
+#include "runtime/jacobian/source.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sparsertc::test {
+
+struct ResidualCase {
+  std::string name;
+  jacobian::ResidualSource source;
+  jacobian::ParameterSet parameters;
+  std::vector<double> x0;
+  bool by_row = true;
+  Pattern pattern;
+  /// The derivative at an entry, by hand.
+  std::function<double(const std::vector<double>& x, uint32_t row, uint32_t column)> derivative;
+};
+
+/// The Brusselator with diffusion on a periodic grid of side x side points, two species each,
+/// interleaved; by row.
+ResidualCase brusselator(uint32_t side);
+/// f_i = sum over j of a(i,j) x_j^2, dense; by row.
+ResidualCase dense_squares(uint32_t n);
+/// A branch on the sign of an unknown: max, min and fabs; by row.
+ResidualCase branches(uint32_t n);
+/// A chain of flows sqrt(1 + (x_i - x_{i+1})^2), each added to two residuals; whole.
+ResidualCase chain_of_flows(uint32_t n);
+
+std::vector<ResidualCase> residual_cases();
+
+} // namespace sparsertc::test

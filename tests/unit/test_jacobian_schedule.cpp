@@ -1,0 +1,141 @@
+// How Jacobians are evaluated: every entry is found by exactly one tangent.
+#include "compiler/inspect/jacobian_schedule.h"
+#include "ir/error.h"
+#include "tests/support/lu_patterns.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <numeric>
+#include <vector>
+
+using namespace sparsertc;
+using Catch::Contains;
+using test::Random;
+
+namespace {
+
+using Entry = std::pair<uint32_t, uint32_t>;
+
+/// By place, which entry the tasks store there; fails where two do.
+std::map<uint32_t, Entry> stored(const Pattern& pattern, const JacobianTables& tables) {
+  std::map<uint32_t, Entry> entries;
+  for (const LocalTasks& tasks : tables.local) {
+    REQUIRE(tasks.columns.size() == tasks.width * tasks.count());
+    REQUIRE(tasks.places.size() == tasks.width * tasks.count());
+    for (uint64_t k = 0; k < tasks.columns.size(); ++k)
+      if (tasks.columns[k] != kNoTangent)
+        CHECK(entries.emplace(tasks.places[k], Entry{tasks.row[k / tasks.width], tasks.columns[k]})
+                  .second);
+  }
+  const ColouredTasks& coloured = tables.coloured;
+  for (uint64_t t = 0; t < coloured.count(); ++t)
+    for (uint64_t e = coloured.offset[t]; e < coloured.offset[t + 1]; ++e) {
+      // The one column of the row with this colour.
+      const uint64_t colour = t * coloured.width + coloured.tangent[e];
+      std::vector<uint32_t> columns;
+      for (const uint32_t j : pattern.row(coloured.row[e]))
+        if (coloured.colour[j] == colour)
+          columns.push_back(j);
+      REQUIRE(columns.size() == 1);
+      CHECK(entries.emplace(coloured.places[e], Entry{coloured.row[e], columns[0]}).second);
+    }
+  return entries;
+}
+
+void check_tables(const Pattern& pattern, const JacobianTables& tables,
+                  const std::vector<uint32_t>& places) {
+  const std::map<uint32_t, Entry> entries = stored(pattern, tables);
+  CHECK(entries.size() == pattern.nnz());
+  for (uint32_t i = 0; i < pattern.rows; ++i)
+    for (uint64_t k = pattern.row_offset[i]; k < pattern.row_offset[i + 1]; ++k) {
+      const auto found = entries.find(places.empty() ? static_cast<uint32_t>(k) : places[k]);
+      REQUIRE(found != entries.end());
+      CHECK(found->second == Entry{i, pattern.column_index[k]});
+    }
+}
+
+} // namespace
+
+TEST_CASE("jacobian schedule: every entry by one tangent, in every way") {
+  const uint64_t seed = 61;
+  CAPTURE(seed);
+  Random random(seed);
+  for (int round = 0; round < 12; ++round) {
+    const Pattern pattern = test::random_square(random, 1 + 5 * static_cast<uint32_t>(round), 4);
+    std::vector<uint32_t> places(pattern.nnz());
+    std::iota(places.begin(), places.end(), 0u);
+    std::reverse(places.begin(), places.end());
+    for (const uint32_t width : {0u, 1u, 2u, 4u, 8u})
+      for (const bool local : {true, false})
+        for (const bool moved : {true, false}) {
+          JacobianScheduleOptions options;
+          options.width = width;
+          options.compression = local ? JacobianCompression::local : JacobianCompression::coloured;
+          if (moved)
+            options.places = places;
+          const JacobianSchedule schedule = schedule_jacobian(pattern, options);
+          CHECK(schedule.chosen.compression == *options.compression);
+          CHECK(schedule.tables.pattern == to_jacobian_pattern(pattern));
+          check_tables(pattern, schedule.tables, moved ? places : std::vector<uint32_t>());
+          uint64_t tasks = schedule.tables.coloured.count();
+          for (const LocalTasks& one : schedule.tables.local)
+            tasks += one.count();
+          CHECK(tasks == schedule.chosen.tasks);
+        }
+  }
+}
+
+TEST_CASE("jacobian schedule: rows by themselves where the residual allows") {
+  Random random(5);
+  const Pattern pattern = test::random_square(random, 40, 4);
+  JacobianScheduleOptions options;
+  const JacobianSchedule by_row = schedule_jacobian(pattern, options);
+  CHECK(by_row.chosen.compression == JacobianCompression::local);
+  CHECK(by_row.candidates.size() == 9);
+  CHECK(to_pattern(by_row.tables.pattern) == pattern);
+  options.by_row = false;
+  const JacobianSchedule whole = schedule_jacobian(pattern, options);
+  CHECK(whole.chosen.compression == JacobianCompression::coloured);
+  CHECK(whole.candidates.size() == 4);
+  CHECK(whole.colours >= whole.colours_lower_bound);
+  options.compression = JacobianCompression::local;
+  CHECK_THROWS_WITH(schedule_jacobian(pattern, options), Contains("all rows at once"));
+}
+
+TEST_CASE("jacobian schedule: the width follows the machine") {
+  // A long row among short ones: alone it would take all the time of a wide machine.
+  Pattern pattern;
+  pattern.rows = pattern.columns = 2000;
+  pattern.row_offset = {0};
+  for (uint32_t i = 0; i < pattern.rows; ++i) {
+    for (uint32_t j = 0; j < (i == 0 ? 1000u : 1u); ++j)
+      pattern.column_index.push_back(i == 0 ? j : i);
+    pattern.row_offset.push_back(pattern.column_index.size());
+  }
+  JacobianScheduleOptions options;
+  const auto of = [&](const JacobianMachine& machine) {
+    options.machine = machine;
+    return schedule_jacobian(pattern, options).chosen;
+  };
+  CHECK(of(JacobianMachine::cpu()).width == 0);
+  CHECK(of({1e9, 0, 1}).width == 1);
+  // Kernels cost, too.
+  CHECK(of({1, 1e12, 1}).kernels == 1);
+}
+
+TEST_CASE("jacobian schedule: patterns at the edge") {
+  Pattern empty;
+  CHECK(schedule_jacobian(empty, {}).tables.local.empty());
+  Pattern no_entries;
+  no_entries.rows = no_entries.columns = 3;
+  no_entries.row_offset = {0, 0, 0, 0};
+  JacobianScheduleOptions coloured;
+  coloured.compression = JacobianCompression::coloured;
+  CHECK(schedule_jacobian(no_entries, coloured).tables.coloured.count() == 0);
+  Pattern wide;
+  wide.rows = 1;
+  wide.columns = 2;
+  wide.row_offset = {0, 0};
+  CHECK_THROWS_WITH(schedule_jacobian(wide, {}), Contains("1 x 2"));
+}
