@@ -7,6 +7,7 @@
 #include "tools/gpu_device.h"
 #include "tools/jacobian_check.h"
 #include "tools/jacobian_options.h"
+#include "tools/newton.h"
 #include "tools/options.h"
 #include "tools/session.h"
 
@@ -25,6 +26,7 @@ using Json = nlohmann::ordered_json;
 
 struct JacobianCommandOptions {
   JacobianOptions jacobian;
+  NewtonOptions newton;
   ReportOptions report;
   CacheOptions cache;
   std::string device = "auto";
@@ -273,6 +275,21 @@ int run(const JacobianCommandOptions& options) {
     stop_if_interrupted();
     progress.show(fmt::format("sparsertc: {} ...", step));
   };
+  if (options.newton.newton) {
+    if (!options.output.empty() || options.check)
+      throw UsageError("--newton: reports no Jacobian", "leave out --output and --check");
+    refuse_overwriting(options.newton.solution,
+                       {about.residual, about.x0, about.parameters, about.pattern});
+    NewtonCommand command;
+    command.gpu = gpu.get();
+    command.cache = options.cache;
+    command.json = json_report;
+    command.repeat = std::max(options.repeat, 1u);
+    command.progress = &progress;
+    request.with_write_entry = false;
+    command.jacobian = std::move(request);
+    return run_newton(options.newton, std::move(command));
+  }
   JacobianFacts facts;
   const Evaluated evaluated = gpu ? evaluate_on_gpu(*gpu, request, options.repeat, facts)
                                   : evaluate_on_host(request, options.repeat, facts);
@@ -312,6 +329,7 @@ Command add_jacobian_command(CLI::App& application) {
       ->check(CLI::Range(0u, 1000000u));
   parser->add_option("--device", options->device, "auto, cpu or gpu: where to look and to evaluate")
       ->capture_default_str();
+  declare(*parser, options->newton);
   declare(*parser, options->report);
   declare(*parser, options->cache);
   parser->footer(
@@ -322,7 +340,8 @@ Command add_jacobian_command(CLI::App& application) {
       "}\n"
       "Examples:\n"
       "  sparsertc jacobian F.cu -n 1000 --parameters P.npz --output J.mtx\n"
-      "  sparsertc jacobian F.cu --x0 x.npy --check --report=json");
+      "  sparsertc jacobian F.cu --x0 x.npy --check --report=json\n"
+      "  sparsertc jacobian F.cu --x0 x.npy --parameters P.npz --newton --solution x1.npy");
   return {parser, [options] { return run(*options); }};
 }
 

@@ -86,6 +86,7 @@ struct KluReference::Implementation {
   void* symbolic = nullptr;
   void* numeric = nullptr;
   std::vector<int> offset, index;
+  std::vector<size_t> entry;  ///< of A in the caller's order, by entry of the columns
   std::vector<double> values; ///< pairs where complex
   bool complex = false;
   int size = 0;
@@ -123,6 +124,13 @@ std::unique_ptr<KluReference> KluReference::make(const Matrix& a) {
     if (klu.complex)
       klu.values.push_back(by_columns.imaginary[i]);
   }
+  Matrix numbered = a;
+  numbered.imaginary.clear();
+  numbered.values.resize(a.pattern.nnz());
+  for (size_t i = 0; i < numbered.values.size(); ++i)
+    numbered.values[i] = static_cast<double>(i);
+  for (const double number : transpose(numbered).values)
+    klu.entry.push_back(static_cast<size_t>(number));
   klu.size = static_cast<int>(pattern.rows);
   klu.symbolic = klu.library.analyze(klu.size, klu.offset.data(), klu.index.data(), &klu.common);
   if (klu.symbolic == nullptr)
@@ -137,6 +145,13 @@ bool KluReference::refactor() {
   Implementation& klu = *implementation_;
   return klu.functions().refactor(klu.offset.data(), klu.index.data(), klu.values.data(),
                                   klu.symbolic, klu.numeric, &klu.common) != 0;
+}
+
+bool KluReference::refactor(std::span<const double> values) {
+  Implementation& klu = *implementation_;
+  for (size_t i = 0; i < klu.values.size(); ++i)
+    klu.values[i] = values[klu.entry[i]];
+  return refactor();
 }
 
 void KluReference::solve(std::vector<double>& b) {

@@ -5,6 +5,7 @@
 #include "compiler/input/matrix.h"
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace sparsertc::test {
@@ -21,6 +22,8 @@ public:
 
   /// klu_refactor with the values of `make` (or klu_z_refactor); false where it fails.
   bool refactor();
+  /// The same with other values, real ones, in the order of A.
+  bool refactor(std::span<const double> values);
   /// Solves in place for one right-hand side: n numbers, or n pairs of real and imaginary part.
   void solve(std::vector<double>& b);
 

@@ -37,24 +37,6 @@ Model read_model(const Options& options, const PowerCase& grid) {
   return model;
 }
 
-NamedArray whole_numbers(std::string name, const std::vector<int64_t>& values) {
-  return {std::move(name), {values.size()}, StoredType::i64, {values.begin(), values.end()}};
-}
-NamedArray reals(std::string name, const std::vector<double>& values) {
-  return {std::move(name), {values.size()}, StoredType::f64, values};
-}
-
-/// [instance][entry] to [entry][instance], the order of the command's batches.
-NamedArray by_instance(std::string name, const std::vector<double>& values, uint64_t instances) {
-  const uint64_t entries = values.size() / instances;
-  NamedArray array{std::move(name), {entries, instances}, StoredType::f64, {}};
-  array.values.resize(values.size());
-  for (uint64_t s = 0; s < instances; ++s)
-    for (uint64_t e = 0; e < entries; ++e)
-      array.values[e * instances + s] = values[s * entries + e];
-  return array;
-}
-
 void write_parameters(const Options& options) {
   const PowerCase grid = read_power_case(options.grid);
   const Model model = read_model(options, grid);
@@ -63,24 +45,7 @@ void write_parameters(const Options& options) {
     scenarios = make_load_scenarios(grid, model, options.loads, options.spread, options.seed);
   else if (options.outages)
     scenarios = make_outages(model, options.instances);
-  const auto varied = [&](const char* name, const std::vector<double>& one,
-                          const std::vector<double>& all) {
-    return all.empty() ? reals(name, one) : by_instance(name, all, scenarios.instances);
-  };
-  const NamedArray arrays[] = {
-      whole_numbers("row_start", model.row_start),
-      whole_numbers("neighbour", model.neighbour),
-      varied("conductance", model.conductance, scenarios.conductance),
-      varied("susceptance", model.susceptance, scenarios.susceptance),
-      whole_numbers("angle_bus", model.angle_bus),
-      whole_numbers("magnitude_bus", model.magnitude_bus),
-      whole_numbers("angle_unknown", model.angle_unknown),
-      whole_numbers("magnitude_unknown", model.magnitude_unknown),
-      reals("angle", model.angle),
-      reals("magnitude", model.magnitude),
-      varied("active", model.active, scenarios.active),
-      varied("reactive", model.reactive, scenarios.reactive),
-  };
+  const std::vector<NamedArray> arrays = parameter_arrays(model, scenarios);
   write_npz(options.output, arrays);
   const std::vector<double> x0 = model.start();
   const std::vector<uint64_t> shape = {x0.size()};

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "compiler/input/matpower.h"
+#include "compiler/input/read.h"
 
 #include <cstdint>
 #include <string>
@@ -93,5 +94,9 @@ Scenarios make_load_scenarios(const PowerCase& grid, const Model& model, uint64_
 /// One instance for every branch without which all buses are still joined, in the file's order; in
 /// turn again where `instances` is more, and the first so many where it is less (0: each once).
 Scenarios make_outages(const Model& model, uint64_t instances);
+
+/// What F.cu reads, by name. What differs between instances is [entries, instances], all else has
+/// one dimension.
+std::vector<NamedArray> parameter_arrays(const Model& model, const Scenarios& scenarios = {});
 
 } // namespace sparsertc::power_flow
