@@ -6,17 +6,17 @@
 
 namespace sparsertc::placement_costs {
 
-// ---- measured (tests/performance/bench_placement_gpu, README.md of this folder) -----------------
+// ---- measured by tests/performance/bench_placement_gpu (README.md has the figures) ---------------
 /// A copy between host and device that the host waits for, however small.
-constexpr int64_t kCopyNs = 10000;
+constexpr int64_t kCopyNs = 7000;
 /// What large copies add, from and to pageable host memory.
 constexpr int64_t kBytesPerNs = 10;
-/// A launch of a kernel of one thread.
-constexpr int64_t kLaunchNs = 6000;
+/// A launch among others that nobody waits for.
+constexpr int64_t kLaunchNs = 4000;
 /// An operation, and an access to memory, of a single thread of the device.
-constexpr int64_t kDeviceOpNs = 10;
-constexpr int64_t kDeviceAccessNs = 500;
-/// The same on the host, where caches and several operations a clock make both cheap.
+constexpr int64_t kDeviceOpNs = 2;
+constexpr int64_t kDeviceAccessNs = 150;
+/// Either on the host, whose caches and several operations a clock make it less.
 constexpr int64_t kHostOpNs = 1;
 
 // ---- conventions for what is not known before the program runs ----------------------------------
