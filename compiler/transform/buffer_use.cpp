@@ -4,7 +4,6 @@
 #include "ir/operands.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace sparsertc {
 
@@ -30,22 +29,6 @@ bool uses_whole_buffers(const Op& op) {
     return op.code == Opcode::free;
   }
 }
-
-class UnionFind {
-public:
-  explicit UnionFind(uint32_t count) : parent_(count) {
-    std::iota(parent_.begin(), parent_.end(), 0u);
-  }
-  uint32_t find(uint32_t i) {
-    while (parent_[i] != i)
-      i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
-  void join(uint32_t a, uint32_t b) { parent_[find(a)] = find(b); }
-
-private:
-  std::vector<uint32_t> parent_;
-};
 
 } // namespace
 
@@ -143,31 +126,21 @@ BufferPoints::BufferPoints(const ir::Function& function, const ProgramShape& sha
   for (const BufferTouch& t : use.touches)
     if (t.buffer == buffer)
       touch[t.op] = &t;
-  // Points are one where control joins them and where an operation changes nothing.
-  UnionFind same(2 * count + 1);
-  for (const auto& [a, b] : shape.joined_points())
-    same.join(a, b);
-  const auto changes = [&](uint32_t at) {
-    return use.buffers[buffer].alloc == at || (touch[at] != nullptr && touch[at]->writes);
-  };
+  state_.resize(2 * count + 1);
+  uint32_t last = 0;
   for (uint32_t at = 0; at < count; ++at) {
     const Form form = ir::info(function.ops[at].code).form;
     const bool control = form == Form::open || form == Form::for_loop || form == Form::if_begin ||
                          form == Form::else_mark || form == Form::close || form == Form::while_end;
-    if (!control && !changes(at))
-      same.join(2 * at, 2 * at + 1);
+    const bool changes =
+        use.buffers[buffer].alloc == at || (touch[at] != nullptr && touch[at]->writes);
+    state_[2 * at] = last;
+    last += control || changes ? 1 : 0;
+    state_[2 * at + 1] = last++;
   }
-  state_.resize(2 * count + 1);
-  std::vector<uint32_t> numbers(2 * count + 1, kNone);
-  uint32_t next = 0;
-  for (uint32_t point = 0; point < state_.size(); ++point) {
-    uint32_t& mine = numbers[same.find(point)];
-    if (mine == kNone)
-      mine = next++;
-    state_[point] = mine;
-  }
-  defined_.assign(next, 0);
-  live_.assign(next, 0);
+  state_[2 * count] = last;
+  defined_.assign(last + 1, 0);
+  live_.assign(last + 1, 0);
   for (uint32_t at = 0; at < count; ++at)
     if (touch[at] != nullptr) {
       if (touch[at]->writes)
@@ -188,6 +161,10 @@ BufferPoints::BufferPoints(const ir::Function& function, const ProgramShape& sha
         flow(live_[state_[2 * at + 1]], live_[state_[2 * at]]);
       if (at > 0)
         flow(live_[state_[2 * at]], live_[state_[2 * at - 1]]);
+    }
+    for (const ProgramShape::Edge& edge : shape.control_edges()) {
+      flow(defined_[state_[edge.from]], defined_[state_[edge.to]]);
+      flow(live_[state_[edge.to]], live_[state_[edge.from]]);
     }
   }
 }

@@ -40,8 +40,8 @@ struct BufferUse {
 BufferUse find_buffer_use(const ir::Function& function, const ProgramShape& shape,
                           MemoryEffects& effects);
 
-/// The points of a function as one buffer sees them: points between which nothing happens to it
-/// have one state, and one number.
+/// The points of a function as one buffer sees them: before and after an operation that does
+/// nothing to it there is one state, which has a number.
 class BufferPoints {
 public:
   BufferPoints(const ir::Function& function, const ProgramShape& shape, const BufferUse& use,

@@ -6,7 +6,8 @@
 
 namespace sparsertc::placement_costs {
 
-// ---- measured by tests/performance/bench_placement_gpu (README.md has the figures) ---------------
+// ---- measured by tests/performance/bench_placement_gpu (README.md has the figures)
+// ---------------
 /// A copy between host and device that the host waits for, however small.
 constexpr int64_t kCopyNs = 7000;
 /// What large copies add, from and to pageable host memory.

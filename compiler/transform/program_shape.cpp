@@ -64,18 +64,16 @@ void ProgramShape::open(const Op& op, uint32_t at) {
     region.known = region.known && limit;
   }
   if (op.code == Opcode::else_mark) {
-    joined_.emplace_back(2 * open_.back().op + 1, 2 * at + 1);
-    open_.back().else_op = at;
+    edges_.push_back({2 * open_.back().op, 2 * at + 1});
+    open_.back().skips = at;
   } else {
-    joined_.emplace_back(2 * at, 2 * at + 1);
-    open_.push_back({at, kNoOp});
+    edges_.push_back({2 * at, 2 * at + 1});
+    open_.push_back({at, op.code != Opcode::if_begin, at});
   }
   current_ = static_cast<uint32_t>(regions_.size());
   regions_.push_back(region);
 }
 
-/// The end of a loop leads to its head and to what comes after it, as does the head of a `for`; an
-/// `if` without `else` leads past its branch: one state holds at all four ends.
 void ProgramShape::close(const Op& op, uint32_t at) {
   regions_[current_].end = at;
   current_ = regions_[current_].parent;
@@ -84,8 +82,12 @@ void ProgramShape::close(const Op& op, uint32_t at) {
   const OpenBlock block = open_.back();
   open_.pop_back();
   statement_end_[block.op] = at;
-  joined_.emplace_back(2 * (block.else_op == kNoOp ? block.op : block.else_op), 2 * at);
-  joined_.emplace_back(2 * at, 2 * at + 1);
+  edges_.push_back({2 * at, 2 * at + 1});
+  if (block.loops)
+    edges_.push_back({2 * at, 2 * block.op + 1});
+  // Past a branch that is not taken, from the end of the first of two, over a `for` without rounds.
+  if (op.code != Opcode::while_end)
+    edges_.push_back({2 * block.skips, 2 * at + 1});
 }
 
 } // namespace sparsertc

@@ -33,8 +33,11 @@ public:
   int64_t executions_of_gap(uint32_t gap) const { return region(region_of_gap(gap)).executions; }
   /// For the first operation of an `if` or a loop its last one, for any other the operation itself.
   uint32_t statement_end(uint32_t op) const { return statement_end_[op]; }
-  /// Where control comes together or parts, points have everything in common: pairs of points.
-  const std::vector<std::pair<uint32_t, uint32_t>>& joined_points() const { return joined_; }
+  /// How control gets over the operations that open, part and close blocks: from point to point.
+  struct Edge {
+    uint32_t from, to;
+  };
+  const std::vector<Edge>& control_edges() const { return edges_; }
 
   /// The value of a register that is assigned once, by `const`.
   std::optional<int64_t> constant(uint32_t reg) const { return constants_[reg]; }
@@ -47,12 +50,12 @@ private:
 
   struct OpenBlock {
     uint32_t op;
-    uint32_t else_op; ///< or kNoOp
+    bool loops;
+    uint32_t skips; ///< the operation before which control may leave it early, to its end
   };
-  static constexpr uint32_t kNoOp = UINT32_MAX;
   std::vector<Region> regions_;
   std::vector<uint32_t> region_of_op_, region_of_gap_, statement_end_;
-  std::vector<std::pair<uint32_t, uint32_t>> joined_;
+  std::vector<Edge> edges_;
   std::vector<std::optional<int64_t>> constants_;
   std::vector<uint8_t> assignments_; ///< 0, 1 or 2 for more
   std::vector<OpenBlock> open_;      ///< while building

@@ -45,6 +45,7 @@ private:
 
   void buffer(uint32_t index);
   void gaps(uint32_t index, const BufferNodes& nodes);
+  void control(const BufferNodes& nodes);
   void touch(const BufferTouch& touch, const std::vector<SideOf>& sides);
 
   const ir::Function& function_;
@@ -77,6 +78,7 @@ void PlacementCut::buffer(uint32_t index) {
     must(nodes.away[nodes.points.state(point)]);
   }
   gaps(index, nodes);
+  control(nodes);
   buffers_.push_back(std::move(nodes));
 }
 
@@ -97,6 +99,17 @@ void PlacementCut::gaps(uint32_t index, const BufferNodes& nodes) {
       never(nodes.away[before], nodes.host[before]);
       never(nodes.away[after], nodes.host[after]);
     }
+  }
+}
+
+/// Where control goes from one point to several, or from several to one, there is no place for a
+/// copy: what is not valid before is not valid after it. Validity may be given up.
+void PlacementCut::control(const BufferNodes& nodes) {
+  for (const ProgramShape::Edge& edge : shape_.control_edges()) {
+    const uint32_t from = nodes.points.state(edge.from);
+    const uint32_t to = nodes.points.state(edge.to);
+    never(nodes.host[to], nodes.host[from]);
+    never(nodes.away[from], nodes.away[to]);
   }
 }
 

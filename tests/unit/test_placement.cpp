@@ -84,6 +84,10 @@ host @helper(%x: any.i32) {
   store.any.i32 %x + 8, %v
 }
 
+host @outer(%x: any.i32) {
+  call @helper(%x)
+}
+
 host @small(%x: any.i32, %y: any.i32) {
   %v = load.any.i32 %x + 4
   %w = load.any.i32 %y + 0
@@ -136,7 +140,7 @@ private:
 void Generator::statement(bool nested) {
   const std::string a = buffer();
   std::string b = buffer();
-  switch (below(nested ? 18 : 12)) {
+  switch (below(nested ? 20 : 14)) {
   case 0:
     return line(fmt::format("launch @increment grid(%one, %one, %one) ({})", a));
   case 1:
@@ -160,14 +164,20 @@ void Generator::statement(bool nested) {
   case 11:
     line(fmt::format("%v{} = load.any.i32 {} + 4", fresh_, a));
     return line(fmt::format("store.any.i32 {} + 8, %v{}", b, fresh_++));
-  case 12: {
+  case 12:
+    return line(fmt::format("call @outer({})", a));
+  case 13:
+    if (a != b)
+      line(fmt::format("call @transfer({}, {})", a, b));
+    return;
+  case 14: {
     const bool known = below(2) == 0;
     line(fmt::format("for %i{} = 0 to {} step 1 {{", fresh_++,
                      known ? std::to_string(below(4)) : "%n"));
     block(1 + below(4));
     return line("}");
   }
-  case 13: {
+  case 15: {
     const unsigned id = fresh_++;
     line(fmt::format("%k{} = move.i32 %n", id));
     line("loop {");
@@ -176,8 +186,8 @@ void Generator::statement(bool nested) {
     line(fmt::format("  %p{0} = cmp.gt.i32 %k{0}, 0", id));
     return line(fmt::format("}} while %p{}", id));
   }
-  case 14:
-  case 15:
+  case 16:
+  case 17:
     line(fmt::format("%p{} = cmp.gt.i32 %n, {}", fresh_, below(3)));
     line(fmt::format("if %p{} {{", fresh_++));
     block(1 + below(3));
@@ -201,6 +211,8 @@ std::string Generator::program(unsigned buffers, unsigned statements, bool neste
   length = below(3) == 0 ? 4 : below(3) != 0 ? 3000 : 300000;
   outputs = buffers;
   text_ = kFunctions;
+  text_ += fmt::format("\nhost @transfer(%x: host.i32, %y: device.i32) {{\n  copy %y, %x, {}\n}}\n",
+                       length);
   text_ += "\nhost @program(";
   for (unsigned i = 0; i < buffers; ++i) {
     output_space.push_back(below(2) == 0 ? ir::Space::host : ir::Space::device);
