@@ -70,8 +70,8 @@ CutCost MinCut::solve() {
   CutCost flow;
   while (flow.first < kNeverCut.first && find_levels()) {
     current_ = first_edge_;
-    for (CutCost sent = push_path(); sent > kNothing; sent = push_path())
-      flow = flow + sent;
+    for (CutCost sent{1, 0}; sent > kNothing && flow.first < kNeverCut.first; flow = flow + sent)
+      sent = push_path();
   }
   return flow;
 }

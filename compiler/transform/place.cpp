@@ -1,6 +1,7 @@
 // place: every buffer of a program gets a memory, host or device or both for a while; whole buffers
 // are copied where their contents are wanted on the other side; sequential functions run where that
 // is cheaper. placement.h says how it is decided.
+#include "compiler/transform/compact_registers.h"
 #include "compiler/transform/pass.h"
 #include "compiler/transform/placement.h"
 #include "compiler/transform/sequential_functions.h"
@@ -333,6 +334,7 @@ void place(Module& module) {
   remove_dead_copies(module);
   MemoryEffects effects(module);
   std::vector<MovedCall> moved;
+  std::vector<uint32_t> changed;
   for (uint32_t f = 0; f < module.functions.size(); ++f) {
     Function& function = module.functions[f];
     if (function.kind != ir::FunctionKind::host || function.is_sequential())
@@ -340,10 +342,15 @@ void place(Module& module) {
     const ProgramShape shape(function);
     const PlacementProblem problem = make_placement_problem(module, function, shape, effects);
     const Placement placement = solve_placement(function, shape, problem);
-    for (uint32_t op : Rewriter(module, function, shape, problem, placement).run())
+    const std::vector<uint32_t> calls = Rewriter(module, function, shape, problem, placement).run();
+    for (uint32_t op : calls)
       moved.push_back({f, op});
+    if (!problem.use.buffers.empty() || !calls.empty())
+      changed.push_back(f);
   }
   split_sequential_functions(module, moved);
+  for (uint32_t f : changed)
+    compact_registers(module.functions[f]);
 }
 
 } // namespace

@@ -82,3 +82,13 @@ TEST_CASE("a second cost only decides between equal first ones", "[min_cut]") {
   CHECK(cut.on_source_side(a));
   CHECK(cut.on_source_side(b));
 }
+
+TEST_CASE("where no cut is allowed, the cost says so", "[min_cut]") {
+  MinCut cut;
+  for (unsigned i = 0; i < 8; ++i) {
+    const MinCut::Node a = cut.add_node();
+    cut.add_edge(MinCut::kSource, a, kNeverCut);
+    cut.add_edge(a, MinCut::kSink, kNeverCut);
+  }
+  CHECK(cut.solve() >= kNeverCut);
+}
