@@ -1,0 +1,40 @@
+// The tile of the compressed strategy. Its words mean: `rows` of C for a block, `splitk` parts of a
+// row in neighbouring lanes, `vec` columns for a lane, `prefetch` steps of the stream in flight;
+// `warps` follows.
+#pragma once
+
+#include "compiler/inspect/spmm_schedule.h"
+
+namespace sparsertc {
+
+/// Most columns of B.
+constexpr uint32_t kMostCompressedColumns = 64;
+
+/// Why the strategy is not for this problem and target, with a way out; empty where it is.
+struct CompressedRefusal {
+  std::string why, way_out;
+};
+CompressedRefusal compressed_refusal(const SpmmSchedule& schedule);
+
+/// Chooses tile, ranges and the stream; throws UsageError for what cannot be.
+void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
+                         SpmmSchedule& schedule);
+
+/// Counts the code and the data of a schedule of this strategy.
+SpmmPrediction predict_compressed(const Pattern& pattern, const SpmmSchedule& schedule);
+
+/// Bytes of a block's staged rows of B, and of its steps in flight.
+uint64_t staged_bytes(const SpmmSchedule& schedule);
+uint64_t in_flight_bytes(const SpmmSchedule& schedule);
+
+/// How the rows of B come into shared memory.
+enum class RowStaging : uint8_t {
+  pieces,   ///< asynchronous copies of `staging_piece` bytes of a row
+  runs,     ///< vectors along K
+  elements, ///< one by one
+};
+RowStaging row_staging(const SpmmSchedule& schedule);
+/// Bytes of one copy (pieces), or of a vector (runs).
+uint32_t row_staging_bytes(const SpmmSchedule& schedule);
+
+} // namespace sparsertc

@@ -1,0 +1,97 @@
+// The compressed stream of weights for few columns of B (decoding: N from 1 to 64), where the bytes
+// of the weights decide.
+//
+// A row's entries become slots: a value, and the distance to the entry before in rows of B as they
+// are staged in shared memory. `splitk` parts of the row have about the same number of slots each,
+// and each part a first place. Distances have 4 or 8 bits, whichever makes the stream smaller for
+// the pattern. Between the staged rows of B there are rows of zeros, so close that one is within
+// reach of every place: a distance too long for its bits goes by way of one, and slots that only
+// fill up a step stand at one. Such a slot multiplies 0 by 0, whatever B holds.
+//
+//   staged:  0 | rows 0 .. spacing-1 | 0 | rows spacing .. | 0 | ... | last row | 0
+#pragma once
+
+#include "compiler/pattern/pattern.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sparsertc {
+
+/// How rows of B lie in shared memory for one width of distances.
+struct StagedRows {
+  uint32_t delta_bits = 8;
+  uint32_t rows = 0; ///< of B
+
+  /// Rows of B between two rows of zeros.
+  uint32_t spacing() const { return (1u << delta_bits) - 2; }
+  uint32_t most_delta() const { return (1u << delta_bits) - 1; }
+  uint32_t place_of(uint32_t row) const { return row + row / spacing() + 1; }
+  /// Places, those of zeros included.
+  uint32_t count() const { return rows == 0 ? 1 : place_of(rows - 1) + 2; }
+  uint32_t zero_rows() const { return count() - rows; }
+  /// The next row of zeros after a place; the last one stays.
+  uint32_t zero_after(uint32_t place) const;
+  /// Slots without an entry on the way from a place to another.
+  uint32_t hops(uint32_t from, uint32_t to) const;
+};
+
+/// Entries of a part in one step of the loop.
+constexpr uint32_t kCompressedStep = 8;
+
+struct CompressedStream {
+  StagedRows staged;
+  uint32_t columns_per_block = 1;
+  uint32_t lanes_per_part = 1; ///< each with `vec` columns
+  uint32_t parts = 1;          ///< of a row
+  uint32_t rows_per_warp = 1;
+  /// B is staged in the accumulating type.
+  bool staged_wide = false;
+  /// Rows with the most slots first; warp g has `rows_per_warp` of them.
+  std::vector<uint32_t> rows;
+  /// Of each warp, descending.
+  std::vector<uint32_t> steps;
+  uint64_t slots = 0; ///< with those that fill up steps
+  uint64_t bytes = 0;
+
+  uint32_t warps() const { return static_cast<uint32_t>(steps.size()); }
+  /// Parts a warp works on at once.
+  uint32_t parts_of_warp() const { return rows_per_warp * parts; }
+  uint32_t delta_bytes() const { return kCompressedStep * staged.delta_bits / 8; }
+  /// First places of a warp's parts, four bytes each, in whole sectors of memory.
+  uint32_t head_bytes() const { return (4 * parts_of_warp() + 31) / 32 * 32; }
+  /// Values, then distances, so that the next step's values are aligned again.
+  uint32_t step_bytes(uint32_t value_bytes) const {
+    return (parts_of_warp() * (kCompressedStep * value_bytes + delta_bytes()) + 15) / 16 * 16;
+  }
+};
+
+/// Chooses the width of distances and deals rows to warps; `stream` has all that the tile says.
+void plan_compressed_stream(const Pattern& pattern, uint32_t value_bytes, CompressedStream& stream);
+/// Bytes of the smaller stream, if its parts needed no filling up, and its width of distances.
+struct CompressedSize {
+  uint32_t delta_bits = 8;
+  uint64_t bytes = 0;
+};
+CompressedSize smallest_stream(const Pattern& pattern, uint32_t value_bytes);
+
+/// Slots of a row with its columns, hops included.
+uint64_t slots_of_row(const StagedRows& staged, std::span<const uint32_t> columns);
+
+/// One part of a row as it is stored.
+struct CompressedPart {
+  static constexpr uint32_t kNoEntry = UINT32_MAX;
+  struct Slot {
+    uint32_t delta = 0;
+    uint32_t entry = kNoEntry; ///< number in the row
+  };
+  uint32_t first_place = 0;
+  std::vector<Slot> slots; ///< `steps` * kCompressedStep of them
+};
+/// Splits a row into `parts` parts of `steps` steps; they must be enough.
+std::vector<CompressedPart> compress_row(const StagedRows& staged,
+                                         std::span<const uint32_t> columns, uint32_t parts,
+                                         uint32_t steps);
+
+} // namespace sparsertc
