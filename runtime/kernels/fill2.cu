@@ -83,7 +83,7 @@ __device__ uint32_t reserve(uint32_t* count, uint32_t wanting) {
   const uint32_t leader = __ffs(wanting) - 1;
   uint32_t base = 0;
   if (lane() == leader)
-    base = atomicAdd(count, __popc(wanting));
+    base = atomicAdd(count, static_cast<uint32_t>(__popc(wanting)));
   return __shfl_sync(kAll, base, leader) + __popc(wanting & ((1u << lane()) - 1));
 }
 

@@ -116,7 +116,7 @@ __device__ void follow(const LevelsArguments& a, const Batch& batch, uint32_t pa
       const uint32_t leader = __ffs(wanting) - 1;
       uint32_t place = 0;
       if (lane() == leader)
-        place = atomicAdd(pushed, __popc(wanting));
+        place = atomicAdd(pushed, static_cast<uint32_t>(__popc(wanting)));
       place = __shfl_sync(kAll, place, leader) + __popc(wanting & ((1u << lane()) - 1));
       if (ready)
         a.queue[queue_end + place] = j;
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const uint32_t wanting = __ballot_sync(levels::kAll, ready);
     uint32_t place = 0;
     if (lane == 0 && wanting != 0)
-      place = atomicAdd(&a.pushed[0], __popc(wanting));
+      place = atomicAdd(a.ready, static_cast<uint32_t>(__popc(wanting)));
     place = __shfl_sync(levels::kAll, place, 0) + __popc(wanting & ((1u << lane) - 1));
     if (ready)
       a.queue[place] = j;
@@ -224,14 +224,20 @@ extern "C" __global__ void __launch_bounds__(512)
     sparsertc_levels_kahn(const __grid_constant__ LevelsArguments a) {
   using namespace levels;
   __shared__ Column columns[32];
+  __shared__ uint32_t pushed_alone[2];
   const uint32_t block_warps = blockDim.x / 32;
   const uint32_t all_warps = gridDim.x * block_warps;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t most_alone = kEdgesAlone * blockDim.x;
   uint64_t expected = 0;
   uint32_t begin = 0;
-  uint32_t count = __ldcg(&a.pushed[0]);
+  uint32_t count = __ldcg(a.ready);
+  // Rounds by all blocks and by the first one. Each counts in one number while the next is zero
+  // already; a slow block may still read the one before.
   uint32_t round = 0;
+  uint32_t round_alone = 0;
+  if (threadIdx.x < 2)
+    pushed_alone[threadIdx.x] = 0;
   while (count != 0) {
     const bool narrow = count <= 32;
     Batch batch;
@@ -241,26 +247,24 @@ extern "C" __global__ void __launch_bounds__(512)
       if (blockIdx.x == 0) {
         do {
           if (threadIdx.x == 0)
-            a.pushed[(round + 2) % 3] = 0;
-          uint32_t* const pushed = &a.pushed[(round + 1) % 3];
+            pushed_alone[(round_alone + 1) % 2] = 0;
+          uint32_t* const pushed = &pushed_alone[round_alone % 2];
           follow(a, batch, warp, block_warps, begin + count, pushed);
           __threadfence_block();
           __syncthreads();
           begin += count;
-          count = __ldcg(pushed);
-          ++round;
+          count = *pushed;
+          ++round_alone;
           batch = load_for_block(a, begin, begin + min(count, 32u), columns);
         } while (count != 0 && count <= 32 && batch.total <= most_alone);
         if (threadIdx.x == 0) {
           a.state[0] = begin;
           a.state[1] = count;
-          a.state[2] = round;
         }
       }
       grid_barrier(a.arrived, expected);
       begin = __ldcg(&a.state[0]);
       count = __ldcg(&a.state[1]);
-      round = __ldcg(&a.state[2]);
       continue;
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)

@@ -27,10 +27,10 @@ struct LevelsArguments {
   uint32_t* lower_next;   ///< rows of the part. Zeros at first.
   uint32_t* lower_row;
 
-  uint32_t* queue; ///< rows of the part: columns that wait for nothing, in the order found
-  uint32_t*
-      pushed;      ///< 3 numbers, of which the first counts what is ready at first. Zeros at first.
-  uint32_t* state; ///< 3 numbers: where the queue's level begins, its length, its number
+  uint32_t* queue;   ///< rows of the part: columns that wait for nothing, in the order found
+  uint32_t* ready;   ///< how many of them there are at first. Zero at first.
+  uint32_t* pushed;  ///< 3 numbers, zeros at first: of each third level, those of the next one
+  uint32_t* state;   ///< 2 numbers: where the queue's level begins, and its length
   uint64_t* arrived; ///< of the barrier. Zero at first.
 };
 

@@ -165,8 +165,9 @@ private:
     arguments_.level = pointer<uint32_t>(*level_);
     arguments_.queue = pointer<uint32_t>(*queue_);
     arguments_.arrived = pointer<uint64_t>(*control_);
-    arguments_.pushed = pointer<uint32_t>(*control_) + 2;
-    arguments_.state = arguments_.pushed + 3;
+    arguments_.state = pointer<uint32_t>(*control_) + 2;
+    arguments_.ready = arguments_.state + 2;
+    arguments_.pushed = arguments_.ready + 1;
     if (options_.right_looking) {
       lower_length_ = make(numbers);
       lower_next_ = make(numbers);
@@ -228,10 +229,10 @@ private:
     launch_rows(kernels_.levels_ready);
     kernels_.launch(kernels_.levels_kahn, multiprocessors(),
                     threads_of(kernels_.levels_kahn, kKahnThreads), arguments_, stream_, true);
-    const std::vector<uint32_t> control = downloaded<uint32_t>(*control_, 16, stream_);
-    if (control[5] != part.last_row - part.first_row)
-      throw InternalError(fmt::format("{} of the {} columns {} to {} got a level on the GPU",
-                                      control[5], part.last_row - part.first_row, part.first_row,
+    const uint32_t done = downloaded<uint32_t>(*control_, 3, stream_)[2];
+    if (done != part.last_row - part.first_row)
+      throw InternalError(fmt::format("{} of the {} columns {} to {} got a level on the GPU", done,
+                                      part.last_row - part.first_row, part.first_row,
                                       part.last_row));
     if (lower_row)
       give_back(lower_row);

@@ -198,7 +198,7 @@ private:
 
   /// The first pass.
   void count() {
-    const uint64_t one = workspace_bytes(size_, size_);
+    const uint64_t one = std::max<uint64_t>(workspace_bytes(size_, size_), 1);
     if (options_.keep_entries) {
       const uint64_t room = (rest() - one) / 4 / kBytesOfStored;
       const uint64_t plenty = kStorePerEntry * (a_column_.size() + size_);
