@@ -60,6 +60,7 @@ struct JacobianTables {
   std::vector<uint32_t> places;  ///< by entry; empty where value k is stored at k
   std::vector<LocalTasks> local; ///< of different widths; empty where the evaluation is coloured
   ColouredTasks coloured;        ///< no tasks where it is local
+  uint32_t lanes = 1;            ///< threads of a GPU that share one row-local task
 };
 
 } // namespace sparsertc

@@ -24,6 +24,7 @@ struct JacobianOptions {
   std::string dtype = "f64";
   std::string compression = "auto";
   std::string width = "auto";
+  std::string lanes = "auto";
   std::string order = "smallest-last";
   uint32_t loop_limit = jacobian::kDefaultLoopLimit;
 };

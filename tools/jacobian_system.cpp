@@ -90,6 +90,7 @@ std::string evaluation_program(const JacobianRequest& request, const JacobianTab
                                bool checked) {
   jacobian::ProgramOptions options = program_options(request);
   options.checked = checked;
+  options.lanes = tables.lanes;
   options.entries = jacobian::evaluation_entries(tables, request.with_write_entry);
   return make_program(request.source, request.parameters, options);
 }
@@ -147,6 +148,8 @@ JacobianTables schedule(const JacobianRequest& request, const JacobianMachine& m
   options.machine = machine;
   options.compression = request.compression;
   options.width = request.width;
+  options.lanes = request.lanes;
+  options.has_sums = jacobian::has_sums(request.source);
   options.order = request.order;
   options.places = request.places;
   const auto start = Clock::now();
@@ -243,9 +246,11 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
                                           batch);
     inspect(request, inspection, true, facts);
   }
-  JacobianTables tables = schedule(
-      request, JacobianMachine::gpu(context.properties().multiprocessors, request.instances),
-      facts);
+  JacobianMachine machine =
+      JacobianMachine::gpu(context.properties().multiprocessors, request.instances);
+  if (batch)
+    machine.most_lanes = 1;
+  JacobianTables tables = schedule(request, machine, facts);
   say(request, "compiling its derivatives");
   start = Clock::now();
   const std::vector<uint8_t> image = compile_for_gpu(

@@ -38,6 +38,7 @@ struct JacobianRequest {
 
   std::optional<JacobianCompression> compression;
   uint32_t width = 0; ///< 0: chosen
+  uint32_t lanes = 0; ///< of the GPU for a task; 0: chosen
   ColouringOrder order = ColouringOrder::smallest_last;
   /// Where the values are stored; empty: in the order of the pattern.
   std::vector<uint32_t> places;

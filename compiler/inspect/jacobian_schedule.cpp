@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string_view>
 
@@ -17,6 +18,9 @@ constexpr double kValueUnits = 4;
 /// in a graph takes.
 constexpr double kUnitsOfMultiprocessor = 64;
 constexpr double kLaunchUnits = 2000;
+constexpr uint32_t kWarpLanes = 32;
+/// Adding one number of all lanes takes so much for each halving.
+constexpr double kReduceUnits = 0.25;
 constexpr uint64_t kMostEntries = kNoTangent - 1;
 
 double units_of(uint64_t entries, uint32_t width) {
@@ -54,11 +58,17 @@ public:
     schedule_.colours = colouring_.column_colours;
     schedule_.colours_lower_bound = colouring_lower_bound(pattern_, ColouringSide::column);
     if (local) {
-      if (options_.width == 0)
-        consider(local_candidate(0));
-      for (const uint32_t width : kJacobianWidths)
-        if (options_.width == 0 || options_.width == width)
-          consider(local_candidate(width));
+      const uint32_t most = options_.has_sums ? options_.machine.most_lanes : 1;
+      const uint32_t asked = std::min(options_.lanes, most); // 0: all are compared
+      for (uint32_t lanes = 1; lanes <= most; lanes *= 2) {
+        if (asked != 0 && asked != lanes)
+          continue;
+        if (options_.width == 0)
+          consider(local_candidate(0, lanes));
+        for (const uint32_t width : kJacobianWidths)
+          if (options_.width == 0 || options_.width == width)
+            consider(local_candidate(width, lanes));
+      }
     }
     if (coloured)
       for (const uint32_t width : kJacobianWidths)
@@ -68,6 +78,7 @@ public:
     schedule_.chosen = *std::min_element(
         schedule_.candidates.begin(), schedule_.candidates.end(),
         [](const JacobianCandidate& a, const JacobianCandidate& b) { return a.time < b.time; });
+    schedule_.tables.lanes = schedule_.chosen.lanes;
     if (schedule_.chosen.compression == JacobianCompression::local)
       make_local(schedule_.chosen.width);
     else
@@ -91,10 +102,11 @@ private:
            std::max(candidate.work * instances / options_.machine.parallel, longest);
   }
 
-  JacobianCandidate local_candidate(uint32_t width) const {
+  JacobianCandidate local_candidate(uint32_t width, uint32_t lanes) const {
     JacobianCandidate candidate;
     candidate.compression = JacobianCompression::local;
     candidate.width = width;
+    candidate.lanes = lanes;
     bool used[std::size(kJacobianWidths)] = {};
     double longest = 0;
     for (uint32_t i = 0; i < pattern_.rows; ++i) {
@@ -104,8 +116,10 @@ private:
       const uint32_t own = width_of(entries, width);
       const uint64_t tasks = (entries + own - 1) / own;
       candidate.tasks += tasks;
-      candidate.work += static_cast<double>(tasks) * units_of(entries, own);
-      longest = std::max(longest, units_of(entries, own));
+      const double one = units_of((entries + lanes - 1) / lanes, own) +
+                         (lanes > 1 ? kReduceUnits * (1 + own) * std::countr_zero(lanes) : 0);
+      candidate.work += static_cast<double>(tasks) * lanes * one;
+      longest = std::max(longest, one);
       used[std::find(std::begin(kJacobianWidths), std::end(kJacobianWidths), own) -
            std::begin(kJacobianWidths)] = true;
     }
@@ -192,7 +206,9 @@ std::string_view to_string(JacobianCompression compression) {
 }
 
 JacobianMachine JacobianMachine::gpu(uint32_t multiprocessors, uint64_t instances) {
-  return {kUnitsOfMultiprocessor * multiprocessors, kLaunchUnits, instances};
+  // Instances fill a GPU by themselves.
+  return {kUnitsOfMultiprocessor * multiprocessors, kLaunchUnits, instances,
+          instances > 1 ? 1 : kWarpLanes};
 }
 
 JacobianSchedule schedule_jacobian(const Pattern& pattern, const JacobianScheduleOptions& options) {

@@ -25,6 +25,7 @@ struct JacobianMachine {
   double parallel = 1; ///< units done at once
   double launch = 0;   ///< units that starting a kernel takes
   uint64_t instances = 1;
+  uint32_t most_lanes = 1; ///< threads that can share a task
 
   static JacobianMachine cpu() { return {}; }
   static JacobianMachine gpu(uint32_t multiprocessors, uint64_t instances);
@@ -37,6 +38,10 @@ struct JacobianScheduleOptions {
   std::optional<JacobianCompression> compression;
   /// Tangents of a task, one of kJacobianWidths; 0: chosen.
   uint32_t width = 0;
+  /// Whether the residual has sums whose terms can be dealt to several threads.
+  bool has_sums = false;
+  /// Threads that share a task, a power of two; 0: chosen.
+  uint32_t lanes = 0;
   ColouringOrder order = ColouringOrder::smallest_last;
   /// Where value k of the pattern is to be stored; empty: at k.
   std::span<const uint32_t> places;
@@ -48,6 +53,7 @@ inline constexpr uint32_t kJacobianWidths[] = {1, 2, 4, 8};
 struct JacobianCandidate {
   JacobianCompression compression = JacobianCompression::local;
   uint32_t width = 0; ///< 0: each row's own
+  uint32_t lanes = 1;
   uint64_t tasks = 0;
   uint64_t kernels = 0;
   double work = 0; ///< units of all tasks

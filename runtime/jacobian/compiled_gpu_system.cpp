@@ -51,8 +51,8 @@ void CompiledGpuSystem::enqueue(const Launch& launch, cuda::DeviceAddress x,
   words[launch.call.result_word] = result;
   if (direction != nullptr)
     words[Evaluation::kProductDirectionWord] = *direction;
-  program_->enqueue(launch.kernel, {words.data(), call.words.size()}, call.tasks, call.instances,
-                    stream);
+  program_->enqueue(launch.kernel, {words.data(), call.words.size()}, call.tasks, call.lanes,
+                    call.instances, stream);
 }
 
 void CompiledGpuSystem::residual(cuda::DeviceAddress x, cuda::DeviceAddress f,

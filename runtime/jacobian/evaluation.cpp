@@ -24,8 +24,9 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
 
 Evaluation::Call Evaluation::finished(std::string entry, std::vector<uint64_t> words,
                                       size_t result_word, uint64_t tasks, uint64_t x,
-                                      const CallInstances& instances) const {
+                                      const CallInstances& instances, uint32_t lanes) const {
   Call made;
+  made.call.lanes = lanes;
   made.entry = std::move(entry);
   made.x_word = words.size();
   made.result_word = result_word;
@@ -37,13 +38,14 @@ Evaluation::Call Evaluation::finished(std::string entry, std::vector<uint64_t> w
 
 Evaluation::Call Evaluation::residual(uint64_t x, uint64_t f,
                                       const CallInstances& instances) const {
-  return finished("sparsertc_residual", {f}, 0, by_row_ ? tables_.pattern.rows : 1, x, instances);
+  return finished("sparsertc_residual", {f}, 0, by_row_ ? tables_.pattern.rows : 1, x, instances,
+                  tables_.lanes);
 }
 
 Evaluation::Call Evaluation::product(uint64_t x, uint64_t v, uint64_t y, uint64_t work,
                                      const CallInstances& instances) const {
   return finished("sparsertc_product", {v, y, work}, 1, by_row_ ? tables_.pattern.rows : 1, x,
-                  instances);
+                  instances, tables_.lanes);
 }
 
 std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, uint64_t work,
@@ -54,7 +56,7 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
     calls.push_back(finished(local_entry(tasks.width),
                              {values, local_[k].row->address(), local_[k].columns->address(),
                               local_[k].places->address(), tasks.count()},
-                             0, tasks.count(), x, instances));
+                             0, tasks.count(), x, instances, tables_.lanes));
   }
   const ColouredTasks& coloured = tables_.coloured;
   if (coloured.count() > 0)

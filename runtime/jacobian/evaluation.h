@@ -41,7 +41,7 @@ public:
 
 private:
   Call finished(std::string entry, std::vector<uint64_t> words, size_t result_word, uint64_t tasks,
-                uint64_t x, const CallInstances& instances) const;
+                uint64_t x, const CallInstances& instances, uint32_t lanes = 1) const;
 
   const JacobianTables& tables_;
   bool by_row_;

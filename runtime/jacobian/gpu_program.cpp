@@ -82,12 +82,13 @@ std::unique_ptr<ProgramMemory> GpuProgram::allocate(uint64_t bytes) const {
 }
 
 void GpuProgram::run(const std::string& entry, const ProgramCall& call) const {
-  enqueue(kernel(entry), call.words, call.tasks, call.instances, stream_);
+  enqueue(kernel(entry), call.words, call.tasks, call.lanes, call.instances, stream_);
   check(stream_);
 }
 
 void GpuProgram::enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> words,
-                         uint64_t tasks, uint64_t instances, const cuda::Stream& stream) const {
+                         uint64_t tasks, uint64_t lanes, uint64_t instances,
+                         const cuda::Stream& stream) const {
   if (tasks == 0 || instances == 0)
     return;
   // The call is one argument, a struct.
@@ -100,7 +101,7 @@ void GpuProgram::enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> w
     blocks_x = (instances + threads - 1) / threads;
     blocks_y = std::min(tasks, kMostBlocksY);
   } else {
-    blocks_x = (tasks + threads - 1) / threads;
+    blocks_x = (tasks * lanes + threads - 1) / threads;
   }
   if (blocks_x > context_.properties().max_grid[0])
     throw UserError(fmt::format("{} tasks are more than the GPU takes at once", tasks));

@@ -58,18 +58,20 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
 std::string make_program(const ResidualSource& source, const ParameterSet& parameters,
                          const ProgramOptions& options) {
   line_of_residual(source); // there is one
-  std::string text = fmt::format("#define SPARSERTC_REAL {}\n"
-                                 "#define SPARSERTC_BATCH {:d}\n"
-                                 "#define SPARSERTC_CHECKED {:d}\n"
-                                 "#define SPARSERTC_LOOP_LIMIT {}u\n",
-                                 options.f32 ? "float" : "double", options.batch, options.checked,
-                                 options.loop_limit);
+  std::string text =
+      fmt::format("#define SPARSERTC_REAL {}\n"
+                  "#define SPARSERTC_BATCH {:d}\n"
+                  "#define SPARSERTC_CHECKED {:d}\n"
+                  "#define SPARSERTC_LOOP_LIMIT {}u\n"
+                  "#define SPARSERTC_LANES {}\n",
+                  options.f32 ? "float" : "double", options.batch, options.checked,
+                  options.loop_limit > 0 ? options.loop_limit : UINT32_MAX, options.lanes);
   for (const std::string_view header :
        {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
     text += headed(header);
   text += "#line 1 \"sparsertc/parameters\"\n" + parameter_types(parameters);
   text += "using sparsertc::Row;\nusing sparsertc::Unknowns;\nusing sparsertc::Residuals;\n"
-          "using sparsertc::Parameters;\nusing sparsertc::value_of;\n";
+          "using sparsertc::Parameters;\nusing sparsertc::value_of;\nusing sparsertc::sum_over;\n";
   text += fmt::format("#line 1 {}\n{}\n", quoted(source.name),
                       options.loop_limit > 0 ? limit_loops(source) : source.text);
   text += headed("residual_kernels.cuh");

@@ -26,6 +26,9 @@ void throw_status(const ResidualStatus& status, const ResidualSource& source,
     throw UserError(file,
                     fmt::format("entry {} of the parameter {} was read, which has {}", status.index,
                                 parameters.arrays.at(status.where).name, status.length));
+  case 5:
+    throw UserError(Place::text(source.name, status.where, 1),
+                    "sum_over stands inside of another one", "write the inner sum as a loop");
   default:
     throw InternalError(fmt::format("a residual's program said {}", status.code));
   }

@@ -49,6 +49,7 @@ struct CallInstances {
 struct ProgramCall {
   std::vector<uint64_t> words;
   uint64_t tasks = 1;
+  uint64_t lanes = 1; ///< threads of a GPU that share a task
   uint64_t instances = 1;
 };
 

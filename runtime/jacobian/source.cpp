@@ -237,6 +237,12 @@ uint64_t line_of_residual(const ResidualSource& source) {
                   "Parameters& p, T& f)`, or with `Residuals<T> f` and without `Row i`");
 }
 
+bool has_sums(const ResidualSource& source) {
+  const std::vector<Token> tokens = Lexer(source.text).run();
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [](const Token& token) { return token.text == "sum_over"; });
+}
+
 std::string limit_loops(const ResidualSource& source) {
   return LoopLimiter(source).run();
 }

@@ -19,6 +19,9 @@ inline constexpr uint32_t kDefaultLoopLimit = 1u << 24;
 /// it never is: the file has no residual.
 uint64_t line_of_residual(const ResidualSource& source);
 
+/// Whether the name `sum_over` stands in the text: tasks can be shared by threads then.
+bool has_sums(const ResidualSource& source);
+
 /// The text with every for, while and do made to count its iterations (LoopLimit of
 /// runtime/kernels/residual_types.cuh); lines stay where they were. A loop without a limit cannot
 /// be ended on a GPU. UserError for loops made by goto, and for a `do` whose body has no braces.

@@ -14,6 +14,7 @@ concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) { r
 
 inline constexpr bool kByRow = ByRow<Real>;
 static_assert(kByRow || Whole<Real>, "SPARSERTC_NO_SIGNATURE");
+static_assert(kLanes == 1 || (kByRow && !kBatch && !kChecked));
 
 /// What every call ends in.
 struct Common {
@@ -37,6 +38,9 @@ struct Common {
   }
 };
 
+/// Whether this one of a task's lanes stores result k: all have them.
+__device__ inline bool writes(int k) { return kLanes == 1 || own_lane() == k % kLanes; }
+
 /// The residual, in the user's form, with its results put where `f` says.
 template <class T>
 __device__ void evaluate(const Unknowns<T>& x, const Parameters& p, const Residuals<T>& f) {
@@ -52,8 +56,16 @@ __device__ void evaluate(const Unknowns<T>& x, const Parameters& p, const Residu
   }
 }
 
+/// A residual's own tasks are shared by lanes.
+struct Shared {
+  static constexpr int kTaskLanes = kLanes;
+};
+struct Alone {
+  static constexpr int kTaskLanes = 1;
+};
+
 /// Which form the user's residual has: 1 by row, 0 whole.
-struct FormCall {
+struct FormCall : Alone {
   u64* by_row;
   Common c;
   __device__ u64 tasks() const { return 1; }
@@ -61,7 +73,7 @@ struct FormCall {
 };
 
 /// f = F(x).
-struct ResidualCall {
+struct ResidualCall : Shared {
   Real* f;
   Common c;
   __device__ u64 tasks() const { return kByRow ? c.n : 1; }
@@ -71,7 +83,8 @@ struct ResidualCall {
     if constexpr (kByRow) {
       T own = T(0);
       residual(Row(task), x, p, own);
-      f[c.place(task, instance)] = own;
+      if (writes(0))
+        f[c.place(task, instance)] = own;
     } else {
       evaluate(x, p, Residuals<T>(f, c.n, c.stride, c.first + instance));
     }
@@ -79,7 +92,7 @@ struct ResidualCall {
 };
 
 /// y = J(x) v; `work`: 2 n numbers for each instance where the residual is whole.
-struct ProductCall {
+struct ProductCall : Shared {
   const Real* v;
   Real* y;
   Real* work;
@@ -92,7 +105,8 @@ struct ProductCall {
     if constexpr (kByRow) {
       T own = T(0);
       residual(Row(task), x, p, own);
-      y[c.place(task, instance)] = own.t.d[0];
+      if (writes(0))
+        y[c.place(task, instance)] = own.t.d[0];
     } else {
       const Residuals<T> f(work, work + c.n * c.instances, c.n, instance, c.instances);
       evaluate(x, p, f);
@@ -103,7 +117,7 @@ struct ProductCall {
 };
 
 /// Derivatives of one row by W of its columns (ir/jacobian_tables.h: LocalTasks).
-template <int W> struct LocalCall {
+template <int W> struct LocalCall : Shared {
   Real* values;
   const u32* row;
   const u32* columns;
@@ -122,7 +136,7 @@ template <int W> struct LocalCall {
       T own = T(0);
       residual(Row(load(row + task)), x, p, own);
       for (int k = 0; k < W; ++k)
-        if (W == 1 || seed.column[k] != 0xFFFFFFFFu)
+        if (writes(k) && (W == 1 || seed.column[k] != 0xFFFFFFFFu))
           values[c.place(load(places + task * W + k), instance)] = own.t.d[k];
     }
   }
@@ -130,7 +144,7 @@ template <int W> struct LocalCall {
 
 /// Derivatives of all rows by W colours (ir/jacobian_tables.h: ColouredTasks); `work`: (1 + W) n
 /// numbers for each task and instance.
-template <int W> struct ColouredCall {
+template <int W> struct ColouredCall : Alone {
   Real* values;
   const u32* colour;
   const u64* offset;
@@ -156,7 +170,7 @@ template <int W> struct ColouredCall {
 
 /// Writes as many numbers as a Jacobian has to the same places, and does nothing else: what an
 /// evaluation's time is compared with. `places` null: number k at k.
-struct WriteCall {
+struct WriteCall : Alone {
   Real* values;
   const u32* places;
   u64 count;
@@ -170,7 +184,7 @@ struct WriteCall {
 
 /// How many unknowns each row reads, counting each as often as it is read, and which they are
 /// where there is a list; row i's list begins at offset[i].
-struct ReadsCall {
+struct ReadsCall : Alone {
   u32* count;
   const u64* offset;
   u32* list;
@@ -191,7 +205,7 @@ struct ReadsCall {
 
 /// Which of (up to 64 of) the unknowns that a row reads it depends on. Task t is of row row[t] and
 /// its list from first[t] to first[t + 1].
-struct RowSetsCall {
+struct RowSetsCall : Alone {
   const u32* row;
   const u64* first;
   const u32* list;
@@ -213,7 +227,7 @@ struct RowSetsCall {
 
 /// Which of 64 unknowns each row depends on, for chunks of 64: sets[row * chunks + chunk]. `work`:
 /// n numbers for each chunk.
-struct WholeSetsCall {
+struct WholeSetsCall : Alone {
   u64 first_chunk;
   u64 chunks;
   u64* sets;
@@ -231,13 +245,15 @@ struct WholeSetsCall {
 #ifdef __CUDACC__
 
 template <class Call> __device__ void run(const Call& call) {
+  if (kChecked)
+    inside_sum() = false;
   if constexpr (kBatch) {
     const u64 instance = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (instance < call.c.instances)
       for (u64 task = blockIdx.y; task < call.tasks(); task += gridDim.y)
         call(task, instance);
   } else {
-    const u64 task = u64(blockIdx.x) * blockDim.x + threadIdx.x;
+    const u64 task = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / Call::kTaskLanes;
     if (task < call.tasks())
       call(task, 0);
   }
@@ -255,6 +271,7 @@ extern "C" __global__ void sparsertc_take_status(Status* status) {
 
 /// 0, or the code of what went wrong: then the rest was not done.
 template <class Call> int run(const Call& call) {
+  inside_sum() = false; // a sum that went wrong may have left it
   try {
     for (u64 task = 0; task < call.tasks(); ++task)
       for (u64 instance = 0; instance < call.c.instances; ++instance)

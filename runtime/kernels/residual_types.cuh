@@ -7,6 +7,8 @@
 //   SPARSERTC_BATCH       1 where parameters or vectors differ by instance, else 0
 //   SPARSERTC_CHECKED     1 where indices are compared with the arrays' lengths
 //   SPARSERTC_LOOP_LIMIT  iterations that one loop may take
+//   SPARSERTC_LANES       threads that share a task, a power of two up to 32; 1 on the host, in
+//                         batches and where the residual is whole
 
 namespace sparsertc {
 
@@ -17,6 +19,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8);
 
 inline constexpr bool kBatch = SPARSERTC_BATCH;
 inline constexpr bool kChecked = SPARSERTC_CHECKED;
+inline constexpr int kLanes = SPARSERTC_LANES;
 
 // ---- what went wrong ----
 
@@ -27,7 +30,8 @@ struct Status {
   long long index;
   long long length;
 };
-inline constexpr u32 kLoopTooLong = 1, kBadUnknown = 2, kBadResidual = 3, kBadParameter = 4;
+inline constexpr u32 kLoopTooLong = 1, kBadUnknown = 2, kBadResidual = 3, kBadParameter = 4,
+                     kNestedSum = 5;
 
 #ifdef __CUDACC__
 __device__ Status first_status;
@@ -240,6 +244,63 @@ struct SeedList {
     return {low < length && list[low] == static_cast<u32>(j) ? u64(1) << low : 0};
   }
 };
+
+// ---- sums ----
+
+#ifdef __CUDACC__
+inline constexpr int kMostThreads = 128; // of a block
+__device__ inline int own_lane() { return threadIdx.x % kLanes; }
+/// Whether the thread is inside of a sum; looked at in checked programs alone.
+__device__ inline bool& inside_sum() {
+  __shared__ bool inside[kMostThreads];
+  return inside[threadIdx.x];
+}
+/// The sum over a task's lanes, the same bits in each: a + b is b + a.
+template <class A> __device__ A over_lanes(A value) {
+  const u32 lanes = kLanes == 32 ? 0xFFFFFFFFu : ((1u << (kLanes % 32)) - 1u)
+                                                     << (threadIdx.x % 32 / kLanes * kLanes);
+  for (int apart = kLanes / 2; apart > 0; apart /= 2)
+    value += __shfl_xor_sync(lanes, value, apart, kLanes);
+  return value;
+}
+template <AnyDual N> __device__ N over_lanes(N a) {
+  a.v = over_lanes(a.v);
+  for (int k = 0; k < N::Tangent::kWords; ++k)
+    a.t.set_word(k, over_lanes(a.t.word(k)));
+  return a;
+}
+#else
+inline int own_lane() { return 0; }
+inline bool& inside_sum() {
+  static thread_local bool inside = false;
+  return inside;
+}
+#endif
+
+/// The sum of term(k) for first <= k < last. The terms may be computed by several threads at once:
+/// they must not depend on each other, nor hold sums themselves.
+template <class F>
+__device__ auto sum_over(long long first, long long last, const F& term,
+                         u32 line = __builtin_LINE()) {
+  using T = decltype(term(first));
+  if (kChecked) {
+    if (inside_sum())
+      stop(kNestedSum, line, 0, 0);
+    inside_sum() = true;
+  }
+  LoopLimit limit(line);
+  T sum = T(0);
+  for (long long k = first + own_lane(); k < last; k += kLanes) {
+    limit.step();
+    sum += term(k);
+  }
+  if (kChecked)
+    inside_sum() = false;
+  if constexpr (kLanes > 1)
+    return over_lanes(sum);
+  else
+    return sum;
+}
 
 // ---- what the user's function is given ----
 

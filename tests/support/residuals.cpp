@@ -178,8 +178,49 @@ template <class T> __device__ void residual(Unknowns<T> x, const Parameters& p, 
   return made;
 }
 
+ResidualCase weighted_graph(uint32_t n) {
+  ResidualCase made;
+  made.name = "graph";
+  made.source = {"graph.cu", R"(template <class T>
+__device__ void residual(Row i, Unknowns<T> x, const Parameters& p, T& f) {
+  f = x[i] + sum_over(p.first[i], p.first[i + 1], [&](long long e) {
+    return p.weight[e] * sin(x[i] - x[p.other[e]]);
+  });
+}
+)"};
+  std::vector<int64_t> first = {0}, other;
+  std::vector<double> weight;
+  std::vector<std::set<uint32_t>> rows(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    rows[i].insert(i);
+    for (uint32_t k = 0; k < 1 + i * i % 21; ++k) {
+      const uint32_t j = (i + 1 + 3 * k) % n;
+      if (j == i)
+        continue;
+      rows[i].insert(j);
+      other.push_back(j);
+      weight.push_back(0.25 + 0.5 * static_cast<double>(k % 3));
+    }
+    first.push_back(static_cast<int64_t>(other.size()));
+  }
+  made.parameters.arrays.push_back({"first", first, false});
+  made.parameters.arrays.push_back({"other", other, false});
+  made.parameters.arrays.push_back({"weight", weight, false});
+  made.x0 = start(n);
+  made.pattern = from_rows(rows);
+  made.derivative = [first, other, weight](const std::vector<double>& x, uint32_t i, uint32_t j) {
+    double sum = i == j ? 1 : 0;
+    for (auto e = static_cast<size_t>(first[i]); e < static_cast<size_t>(first[i + 1]); ++e) {
+      const double slope = weight[e] * std::cos(x[i] - x[static_cast<size_t>(other[e])]);
+      sum += i == j ? slope : static_cast<uint32_t>(other[e]) == j ? -slope : 0;
+    }
+    return sum;
+  };
+  return made;
+}
+
 std::vector<ResidualCase> residual_cases() {
-  return {brusselator(5), dense_squares(11), branches(70), chain_of_flows(150)};
+  return {brusselator(5), dense_squares(11), branches(70), weighted_graph(40), chain_of_flows(150)};
 }
 
 } // namespace sparsertc::test

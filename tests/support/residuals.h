@@ -30,6 +30,9 @@ ResidualCase brusselator(uint32_t side);
 ResidualCase dense_squares(uint32_t n);
 /// A branch on the sign of an unknown: max, min and fabs; by row.
 ResidualCase branches(uint32_t n);
+/// f_i = x_i + the sum of w_e sin(x_i - x_j) over its edges, by sum_over; a row has 1 to some 20
+/// edges; by row.
+ResidualCase weighted_graph(uint32_t n);
 /// A chain of flows sqrt(1 + (x_i - x_{i+1})^2), each added to two residuals; whole.
 ResidualCase chain_of_flows(uint32_t n);
 

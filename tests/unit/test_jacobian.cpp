@@ -266,6 +266,23 @@ TEST_CASE("jacobian: a loop without end is ended") {
   CHECK(error_of(request) == "no error");
 }
 
+TEST_CASE("jacobian: a sum inside of a sum is refused, one after the other is not") {
+  if (!have_compiler())
+    return;
+  const std::string inner = "sum_over(0, 2, [&](long long k) { return x[k]; })";
+  JacobianRequest request = request_of(
+      by_row("  f = sum_over(0, 2, [&](long long) {\n    return " + inner + ";\n  });"), 3);
+  CHECK_THAT(error_of(request), Contains("F.cu:4:1: error: sum_over stands inside of another one"));
+  CHECK_THAT(error_of(request), Contains("F.cu:4:1: error: sum_over stands inside of another one"));
+  request.source.text = by_row("  f = " + inner + " * " + inner + ";");
+  CHECK(error_of(request) == "no error");
+  request.source.text = by_row("  f = sum_over(0, 5001, [&](long long) { return x[i]; });");
+  request.loop_limit = 5000;
+  CHECK_THAT(error_of(request), Contains("F.cu:3:1: error: the loop took more than 5000"));
+  request.loop_limit = 0;
+  CHECK(error_of(request) == "no error");
+}
+
 TEST_CASE("jacobian: what was compiled is kept") {
   if (!have_compiler())
     return;

@@ -73,6 +73,36 @@ TEST_CASE("residuals are compiled by NVRTC, and the same text gives the same PTX
   }
 }
 
+TEST_CASE("residuals: several threads share a task's sums") {
+  const auto nvrtc = nvrtc_or_skip();
+  if (!nvrtc)
+    return;
+  const test::ResidualCase one = test::weighted_graph(30);
+  CHECK(has_sums(one.source));
+  CHECK_FALSE(has_sums(test::branches(3).source));
+  for (const uint32_t lanes : {1u, 8u, 32u}) {
+    CAPTURE(lanes);
+    JacobianScheduleOptions schedule;
+    schedule.has_sums = true;
+    schedule.machine = JacobianMachine::gpu(100, 1);
+    schedule.lanes = lanes;
+    const JacobianSchedule made = schedule_jacobian(one.pattern, schedule);
+    CHECK(made.tables.lanes == lanes);
+    ProgramOptions options;
+    options.lanes = lanes;
+    options.entries = evaluation_entries(made.tables);
+    cuda::CudaSource source;
+    source.name = "residual";
+    source.text = make_program(one.source, one.parameters, options);
+    source.target = "compute_90";
+    source.options = {"-std=c++20", "-default-device"};
+    source.from_user = true;
+    const cuda::CudaCompiled compiled = nvrtc->compile(source);
+    CHECK(compiled.log.empty());
+    CHECK((compiled.ptx.find("shfl.sync.bfly") != std::string::npos) == (lanes > 1));
+  }
+}
+
 TEST_CASE("residuals: NVRTC's errors are told with the user's line") {
   const auto nvrtc = nvrtc_or_skip();
   if (!nvrtc)

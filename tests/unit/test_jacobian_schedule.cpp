@@ -124,6 +124,22 @@ TEST_CASE("jacobian schedule: the width follows the machine") {
   CHECK(of({1, 1e12, 1}).kernels == 1);
 }
 
+TEST_CASE("jacobian schedule: threads share tasks where there are sums and threads") {
+  Random random(6);
+  const Pattern pattern = test::random_square(random, 50, 30);
+  JacobianScheduleOptions options;
+  options.machine = JacobianMachine::gpu(132, 1);
+  CHECK(schedule_jacobian(pattern, options).tables.lanes == 1);
+  options.has_sums = true;
+  CHECK(schedule_jacobian(pattern, options).tables.lanes > 1);
+  options.lanes = 4;
+  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 4);
+  options.machine = JacobianMachine::gpu(132, 1000);
+  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 1);
+  options.machine = JacobianMachine::cpu();
+  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 1);
+}
+
 TEST_CASE("jacobian schedule: patterns at the edge") {
   Pattern empty;
   CHECK(schedule_jacobian(empty, {}).tables.local.empty());
