@@ -19,6 +19,7 @@
 #include "runtime/driver/driver_assembler.h"
 #include "runtime/driver/nvjitlink_assembler.h"
 #include "tests/support/klu_reference.h"
+#include "tests/support/named_parameters.h"
 #include "tools/examples/power_flow/host_system.h"
 #include "tools/gpu_device.h"
 #include "tools/jacobian_input.h"
@@ -117,22 +118,6 @@ KluRun run_klu(const Model& model, const HostSystem& system, const newton::Optio
   return run;
 }
 
-jacobian::ParameterSet to_parameters(const std::vector<NamedArray>& arrays, uint64_t instances) {
-  jacobian::ParameterSet set;
-  set.instances = instances;
-  for (const NamedArray& array : arrays) {
-    jacobian::ParameterArray parameter;
-    parameter.name = array.name;
-    parameter.varies = array.shape.size() == 2;
-    if (array.type == StoredType::i64)
-      parameter.values = std::vector<int64_t>(array.values.begin(), array.values.end());
-    else
-      parameter.values = array.values;
-    set.arrays.push_back(std::move(parameter));
-  }
-  return set;
-}
-
 std::string phases_text(const newton::Times& times, double over) {
   return fmt::format(
       "Jacobian {:.1f}, factorization {:.1f}, solve {:.1f}, residual {:.1f}, update "
@@ -176,7 +161,7 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
   request.assembler = &assembler;
   request.jacobian.source = read_residual(options.residual);
   request.jacobian.parameters =
-      to_parameters(parameter_arrays(model, scenarios), options.instances);
+      test::named_parameters(parameter_arrays(model, scenarios), options.instances);
   request.jacobian.instances = options.instances;
   request.jacobian.x0 = model.start();
   const NewtonResult found = run_newton_on_gpu(gpu, request);

@@ -34,10 +34,10 @@ if [[ -z "$folder" ]]; then
 fi
 
 cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
-targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu)
+targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu bench_newton_gpu)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
-for target in sparsertc engine engine_tune; do
+for target in sparsertc engine engine_network engine_tune; do
   if grep -q "^$target:" <<<"$known"; then
     targets+=("$target")
   fi
@@ -49,14 +49,16 @@ trap 'rm -rf "$stage"' EXIT
 files=("${targets[@]}")
 if [[ " ${targets[*]} " == *" engine "* ]]; then
   files+=(libsparsertc_runtime.so libsparsertc.so)
-  cp "$root/tools/examples/engine.py" "$root/tests/gpu/examples.sh" "$stage/"
+  cp "$root/tools/examples/engine.py" "$root/tools/examples/mobilenet.py" \
+    "$root/tests/gpu/examples.sh" "$stage/"
 fi
 for target in "${files[@]}"; do
   file="$(find "$build" -type f -name "$target" -perm -u+x -print -quit)"
   strip -o "$stage/$target" "$file"
 done
 cp "$build"/tools/libmetis.so.* "$stage/" # the command finds it in its own folder
-cp "$root/tests/data/demo_layer.npy.gz" "$stage/"
+cp -r "$root/tests/data/demo_layer.npy.gz" "$root/tests/data/network" "$stage/"
+cp "$root/tests/data/grid7.m" "$root/tools/examples/power_flow/F.cu" "$stage/"
 # KLU is a shared library beside the program (LGPL), opened at run time.
 for library in libklu.so.1 libbtf.so.1 libcolamd.so.2 libamd.so.2 libsuitesparseconfig.so.5; do
   path="$(ldconfig -p | sed -n "s|.*[[:space:]]$library .*=> ||p" | head -n 1)"

@@ -1,16 +1,19 @@
 // AC power flow: equation i is the balance of active power at a bus whose angle is unknown, or that
-// of reactive power at one whose magnitude is unknown, too. The parameters are described in
-// README.md; an unknown's number is -1 where the voltage is given.
+// of reactive power at one whose magnitude is unknown, too. README.md describes the parameters.
+//
+// With admittances in polar form, y at the angle phase, a neighbour takes from bus k
+//
+//   active    V_k V_m y cos(angle_k - angle_m - phase)
+//   reactive  V_k V_m y sin(angle_k - angle_m - phase)
 
+// An unknown's number is -1 where the voltage is given.
 template <class T>
-__device__ T angle_at(long long bus, Unknowns<T> x, const Parameters& p) {
-  const long long unknown = p.angle_unknown[bus];
+__device__ T angle_at(long long unknown, long long bus, Unknowns<T> x, const Parameters& p) {
   return unknown < 0 ? T(p.angle[bus]) : x[unknown];
 }
 
 template <class T>
-__device__ T magnitude_at(long long bus, Unknowns<T> x, const Parameters& p) {
-  const long long unknown = p.magnitude_unknown[bus];
+__device__ T magnitude_at(long long unknown, long long bus, Unknowns<T> x, const Parameters& p) {
   return unknown < 0 ? T(p.magnitude[bus]) : x[unknown];
 }
 
@@ -19,14 +22,15 @@ __device__ void residual(Row i, Unknowns<T> x, const Parameters& p, T& f) {
   const long long angles = p.size_angle_bus;
   const bool active = i < angles;
   const long long bus = active ? p.angle_bus[i] : p.magnitude_bus[i - angles];
-  const T angle = angle_at(bus, x, p);
-  T sum = T(0);
+  // The sine is the cosine a quarter turn earlier.
+  const double turn = active ? 0.0 : 1.5707963267948966;
+  const T angle = x[p.angle_unknown[bus]];
+  const T magnitude = magnitude_at(p.magnitude_unknown[bus], bus, x, p);
+  T sum = magnitude * (active ? p.own_conductance[bus] : -p.own_susceptance[bus]);
   for (long long e = p.row_start[bus]; e < p.row_start[bus + 1]; ++e) {
     const long long other = p.neighbour[e];
-    const T difference = angle - angle_at(other, x, p);
-    const T cosine = cos(difference), sine = sin(difference);
-    const double g = p.conductance[e], b = p.susceptance[e];
-    sum += magnitude_at(other, x, p) * (active ? g * cosine + b * sine : g * sine - b * cosine);
+    const T across = angle - angle_at(p.neighbour_angle[e], other, x, p) - (p.phase[e] + turn);
+    sum += magnitude_at(p.neighbour_magnitude[e], other, x, p) * (p.admittance[e] * cos(across));
   }
-  f = magnitude_at(bus, x, p) * sum - (active ? p.active[bus] : p.reactive[bus]);
+  f = magnitude * sum - (active ? p.active[bus] : p.reactive[bus]);
 }

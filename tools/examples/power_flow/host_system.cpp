@@ -62,6 +62,11 @@ void HostSystem::residual(std::span<const double> x, std::span<double> f, uint64
     for (auto e = static_cast<size_t>(model_.row_start[k]);
          e < static_cast<size_t>(model_.row_start[k + 1]); ++e) {
       const auto m = static_cast<size_t>(model_.neighbour[e]);
+      if (m == k) {
+        p += v * given.conductance[e];
+        q -= v * given.susceptance[e];
+        continue;
+      }
       const double difference = t - angle(x, m), vm = magnitude(x, m);
       const double c = std::cos(difference), s = std::sin(difference);
       p += vm * (given.conductance[e] * c + given.susceptance[e] * s);

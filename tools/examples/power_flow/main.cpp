@@ -53,8 +53,9 @@ void write_parameters(const Options& options) {
   fmt::print("{} buses ({} PV, {} PQ), {} branches, {} unknowns\n", model.buses(), model.pv_buses,
              model.magnitude_bus.size(), model.branches.size(), model.unknowns());
   if (scenarios.instances > 0)
-    fmt::print("{} instances; {} differ\n", scenarios.instances,
-               scenarios.active.empty() ? "conductance and susceptance" : "active and reactive");
+    fmt::print("{} instances; --varying {}\n", scenarios.instances,
+               scenarios.active.empty() ? "admittance phase own_conductance own_susceptance"
+                                        : "active reactive");
 }
 
 void plot(const Options& options) {

@@ -308,23 +308,59 @@ Scenarios make_outages(const Model& model, uint64_t instances) {
 }
 
 std::vector<NamedArray> parameter_arrays(const Model& model, const Scenarios& scenarios) {
-  const auto varied = [&](const char* name, const std::vector<double>& one,
+  // Neighbours without the bus itself, and what belongs to one in one place.
+  std::vector<int64_t> row_start = {0}, neighbour, neighbour_angle, neighbour_magnitude;
+  std::vector<size_t> other_place, own_place;
+  for (size_t k = 0; k < model.buses(); ++k) {
+    for (auto e = static_cast<size_t>(model.row_start[k]);
+         e < static_cast<size_t>(model.row_start[k + 1]); ++e) {
+      const auto m = static_cast<size_t>(model.neighbour[e]);
+      if (m == k) {
+        own_place.push_back(e);
+        continue;
+      }
+      other_place.push_back(e);
+      neighbour.push_back(model.neighbour[e]);
+      neighbour_angle.push_back(model.angle_unknown[m]);
+      neighbour_magnitude.push_back(model.magnitude_unknown[m]);
+    }
+    row_start.push_back(static_cast<int64_t>(neighbour.size()));
+  }
+  // A number of each place from both parts of the admittances, of one grid or of each instance.
+  const bool outages = !scenarios.conductance.empty();
+  const std::vector<double>& real = outages ? scenarios.conductance : model.conductance;
+  const std::vector<double>& imaginary = outages ? scenarios.susceptance : model.susceptance;
+  const auto of_admittances = [&](const char* name, const std::vector<size_t>& places,
+                                  double (*number)(double, double)) {
+    std::vector<double> values;
+    const uint64_t entries = model.conductance.size();
+    for (uint64_t s = 0; s < (outages ? scenarios.instances : 1); ++s)
+      for (const size_t e : places)
+        values.push_back(number(real[s * entries + e], imaginary[s * entries + e]));
+    return outages ? by_instance(name, values, scenarios.instances) : reals(name, values);
+  };
+  const auto powers = [&](const char* name, const std::vector<double>& one,
                           const std::vector<double>& all) {
     return all.empty() ? reals(name, one) : by_instance(name, all, scenarios.instances);
   };
   return {
-      whole_numbers("row_start", model.row_start),
-      whole_numbers("neighbour", model.neighbour),
-      varied("conductance", model.conductance, scenarios.conductance),
-      varied("susceptance", model.susceptance, scenarios.susceptance),
+      whole_numbers("row_start", row_start),
+      whole_numbers("neighbour", neighbour),
+      whole_numbers("neighbour_angle", neighbour_angle),
+      whole_numbers("neighbour_magnitude", neighbour_magnitude),
+      of_admittances("admittance", other_place,
+                     [](double g, double b) { return std::hypot(g, b); }),
+      of_admittances("phase", other_place, [](double g, double b) { return std::atan2(b, g); }),
+      of_admittances("own_conductance", own_place, [](double g, double) { return g; }),
+      of_admittances("own_susceptance", own_place, [](double, double b) { return b; }),
       whole_numbers("angle_bus", model.angle_bus),
       whole_numbers("magnitude_bus", model.magnitude_bus),
       whole_numbers("angle_unknown", model.angle_unknown),
       whole_numbers("magnitude_unknown", model.magnitude_unknown),
       reals("angle", model.angle),
       reals("magnitude", model.magnitude),
-      varied("active", model.active, scenarios.active),
-      varied("reactive", model.reactive, scenarios.reactive),
+      powers("active", model.active, scenarios.active),
+      powers("reactive", model.reactive, scenarios.reactive),
   };
 }
 

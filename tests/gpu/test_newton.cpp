@@ -1,0 +1,176 @@
+// Newton's method on the GPU: the residual of tools/examples/power_flow, one grid and batches,
+// against the same method on the CPU with derivatives by hand.
+#include "compiler/assemble/assembler_chain.h"
+#include "runtime/driver/driver_assembler.h"
+#include "runtime/driver/nvjitlink_assembler.h"
+#include "tests/gpu/gpu_spmm.h"
+#include "tests/support/named_parameters.h"
+#include "tools/examples/power_flow/host_system.h"
+#include "tools/jacobian_input.h"
+#include "tools/newton_lu.h"
+#include "tools/newton_run.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace sparsertc;
+using newton::Outcome;
+using power_flow::HostSystem;
+using power_flow::Model;
+using power_flow::Scenarios;
+using power_flow::Start;
+
+namespace {
+
+/// A file of the repository; on a machine without one it is beside the program (pack.sh).
+std::string carried(const std::string& path) {
+  const std::filesystem::path own = std::filesystem::path(SPARSERTC_SOURCE_DIR) / path;
+  if (std::filesystem::exists(own))
+    return own.string();
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / own.filename()).string();
+}
+
+const cuda::Context* gpu_or_skip() {
+  Machine& machine = Machine::get();
+  if (!machine.can_test())
+    return nullptr;
+  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
+    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (diff_newton_gpu)");
+    return nullptr;
+  }
+  return machine.gpu();
+}
+
+NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Scenarios& scenarios,
+                          const newton::Options& options) {
+  std::vector<std::string> refused;
+  const std::unique_ptr<Assembler> assembler =
+      AssemblerChain::find({{"ptxas", Ptxas::find},
+                            {"nvjitlink", NvJitLinkAssembler::find},
+                            {"driver", DriverAssembler::find}},
+                           refused);
+  REQUIRE(assembler != nullptr);
+  NewtonRequest request;
+  request.options = options;
+  request.pool = &Machine::get().pool();
+  request.assembler = assembler.get();
+  request.jacobian.source = read_residual(carried("tools/examples/power_flow/F.cu"));
+  request.jacobian.instances = std::max<uint64_t>(scenarios.instances, 1);
+  request.jacobian.parameters =
+      test::named_parameters(parameter_arrays(model, scenarios), request.jacobian.instances);
+  request.jacobian.x0 = model.start();
+  return run_newton_on_gpu(gpu, request);
+}
+
+/// Every instance ends as on the CPU: outcome, iterations, norms, solution.
+void check_like_host(const NewtonResult& found, const Model& model, const Scenarios& scenarios,
+                     const newton::Options& options) {
+  const HostSystem system(model, scenarios.instances > 0 ? &scenarios : nullptr);
+  const std::vector<double> start = model.start();
+  const uint64_t n = start.size(), instances = found.reports.size();
+  CHECK(found.facts.pattern.nnz() == system.pattern().nnz());
+  CHECK(found.facts.pattern.column_index == system.pattern().column_index);
+  std::vector<double> values(system.pattern().nnz());
+  system.jacobian(start, values);
+  const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"));
+  lu::Factors<double> factors(lu.tables);
+  newton::LuSolver solver(factors);
+  for (uint64_t s = 0; s < instances; ++s) {
+    CAPTURE(s);
+    std::vector<double> x = start;
+    const newton::Report expected = newton::solve(system, s, solver, x, options);
+    const newton::Report& own = found.reports[s];
+    CHECK(newton::to_string(own.outcome) == newton::to_string(expected.outcome));
+    if (expected.outcome != Outcome::converged)
+      continue; // where it goes nowhere, rounding decides how
+    CHECK(own.iterations == expected.iterations);
+    for (size_t i = 0; i < std::min(own.history.size(), expected.history.size()); ++i)
+      CHECK(std::abs(own.history[i] - expected.history[i]) <= 1e-6 * expected.history[i] + 1e-9);
+    double apart = 0;
+    for (uint64_t i = 0; i < n; ++i)
+      apart = std::max(apart, std::abs(x[i] - found.x[i * instances + s]));
+    CHECK(apart < 1e-8);
+  }
+}
+
+PowerCase small_grid() {
+  return read_power_case(carried("tests/data/grid7.m"));
+}
+
+} // namespace
+
+TEST_CASE("newton: one small grid, with graphs", "[sanitize]") {
+  const cuda::Context* const gpu = gpu_or_skip();
+  if (gpu == nullptr)
+    return;
+  const Model model = make_model(small_grid(), Start::flat);
+  for (const uint32_t every : {1u, 3u}) {
+    newton::Options options;
+    options.refactor_every = every;
+    const NewtonResult found = solve_on_gpu(*gpu, model, {}, options);
+    check_like_host(found, model, {}, options);
+    CHECK(found.reports[0].outcome == Outcome::converged);
+    CHECK(*found.step_us > 0);
+  }
+}
+
+TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
+  const cuda::Context* const gpu = gpu_or_skip();
+  if (gpu == nullptr)
+    return;
+  const PowerCase grid = small_grid();
+  const Model model = make_model(grid, Start::flat);
+  Scenarios loads = make_load_scenarios(grid, model, 70, 0.3, 5);
+  // Loads that no grid carries, with and without damping; one that is no number.
+  for (size_t k = 0; k < model.buses(); ++k) {
+    loads.active[3 * model.buses() + k] *= 60;
+    loads.active[40 * model.buses() + k] *= 25;
+  }
+  loads.reactive[50 * model.buses() + 2] = NAN;
+  for (const bool damping : {true, false}) {
+    newton::Options options;
+    options.damping = damping;
+    const NewtonResult found = solve_on_gpu(*gpu, model, loads, options);
+    check_like_host(found, model, loads, options);
+    CHECK(found.reports[3].outcome != Outcome::converged);
+    CHECK(found.reports[50].outcome == Outcome::not_finite);
+    CHECK(found.reports[51].outcome == Outcome::converged);
+  }
+  const Scenarios outages = make_outages(model, 0);
+  check_like_host(solve_on_gpu(*gpu, model, outages, {}), model, outages, {});
+}
+
+TEST_CASE("newton: the data's large grids") {
+  const cuda::Context* const gpu = gpu_or_skip();
+  if (gpu == nullptr)
+    return;
+  const char* const data = std::getenv("SPARSERTC_DATA");
+  if (data == nullptr) {
+    WARN("SKIPPED: SPARSERTC_DATA names no folder with power/*.m.gz");
+    return;
+  }
+  const auto model_of = [&](const char* name, Start start) {
+    return make_model(read_power_case(fmt::format("{}/power/{}.m.gz", data, name)), start);
+  };
+  newton::Options undamped;
+  undamped.damping = false;
+  for (const char* name : {"case9241pegase", "case_ACTIVSg2000"}) {
+    const Model model = model_of(name, Start::file);
+    const NewtonResult found = solve_on_gpu(*gpu, model, {}, undamped);
+    check_like_host(found, model, {}, undamped);
+    CHECK(found.reports[0].outcome == Outcome::converged);
+  }
+  const Model flat = model_of("case13659pegase", Start::flat);
+  CHECK(solve_on_gpu(*gpu, flat, {}, undamped).reports[0].outcome == Outcome::diverged);
+  CHECK(solve_on_gpu(*gpu, flat, {}, {}).reports[0].iterations == 6);
+  const Model stuck = model_of("case_ACTIVSg10k", Start::flat);
+  CHECK(solve_on_gpu(*gpu, stuck, {}, undamped).reports[0].outcome == Outcome::diverged);
+  CHECK(solve_on_gpu(*gpu, stuck, {}, {}).reports[0].outcome == Outcome::stalled);
+}
