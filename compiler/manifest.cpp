@@ -52,6 +52,7 @@ Json entry_json(const KernelManifest& kernel, const SpmmProblem& problem) {
     grid["x"] = nullptr;
   grid["y"] = kernel.grid_rows;
   grid["z"] = 1;
+  grid["cluster_y"] = kernel.cluster;
 
   Json entry;
   entry["name"] = kernel.entry;

@@ -21,7 +21,8 @@ std::string_view sparsertc_version();
 ///   convolution       of conv2d: its geometry, and how interior and border share pixels and code
 ///   entries[].ranges  kinds of blocks that follow one another along x: each has `items` for each
 ///                     unit of n, of which a block takes `items_per_block`
-///   entries[].grid    x = the sum over ranges of ceil(n * items / items_per_block), y, z
+///   entries[].grid    x = the sum over ranges of ceil(n * items / items_per_block), y, z;
+///                     cluster_y blocks along y form a cluster, as the code itself says
 ///   entries[].parameters[]  name, role, type, bytes
 ///   max_registers     the cap that was asked for, a thread; 0: none
 ///   compute_capability      of a GPU target, [9, 0]: the least whose GPUs run the PTX

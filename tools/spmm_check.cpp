@@ -150,7 +150,7 @@ private:
   template <class Real>
   void check_element(uint32_t row, uint32_t column, Real sum, Real magnitude,
                      CheckResult& worst) const {
-    double terms = static_cast<double>(pattern_.row_length(row)) + tile_.splitk + 2;
+    double terms = static_cast<double>(pattern_.row_length(row)) + tile_.parts() + 2;
     if (problem_.epilogue.bias) {
       sum += operands_.bias[row];
       magnitude += std::fabs(operands_.bias[row]);

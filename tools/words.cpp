@@ -12,8 +12,9 @@
 namespace sparsertc {
 namespace {
 
-const std::vector<std::string> kTileWords = {"strategy", "rows",  "vec",   "warps",    "groups",
-                                             "splitk",   "stage", "chunk", "prefetch", "weights"};
+const std::vector<std::string> kTileWords = {"strategy", "rows",     "vec",     "warps",
+                                             "groups",   "splitk",   "cluster", "stage",
+                                             "chunk",    "prefetch", "weights"};
 
 const std::vector<std::string> kConvolutionWords = {
     "N",          "H",        "W",         "C",      "R",        "S",      "pad", "pad_top",

@@ -1,5 +1,5 @@
 // Counts the code of a schedule without writing it.
-#include "compiler/inspect/spmm_schedule.h"
+#include "compiler/inspect/compressed_schedule.h"
 
 #include <algorithm>
 
@@ -47,6 +47,8 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
   if (schedule.tile_count() == 0)
     return prediction;
   const SpmmTile& tile = schedule.tile;
+  if (tile.strategy == Strategy::compressed)
+    return predict_compressed(pattern, schedule);
   prediction.balance = tile_balance(pattern, schedule);
   bool has[2] = {}; // interior, border
   for (const BlockRange& range : schedule.ranges)
@@ -61,9 +63,9 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
       prediction.multiply_adds += products;
       prediction.loads += products;
       prediction.instructions +=
-          kStreamedCode + (entries + 1) * (4 + 2 * vec) + 8 * vec * tile.splitk;
+          kStreamedCode + (entries + 1) * (4 + 2 * vec) + 8 * vec * tile.parts();
       prediction.data_bytes += pattern.nnz() * (4 + element_bytes(schedule.problem.type)) +
-                               uint64_t{schedule.rows} * tile.splitk * 16;
+                               uint64_t{schedule.rows} * tile.parts() * 16;
       if (border)
         prediction.border_multiply_adds = prediction.border_loads = products;
     }
@@ -77,12 +79,12 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
     const uint64_t outputs = uint64_t{schedule.rows} * vec;
     const uint64_t address = schedule.leading_dimension_parameters ? loads : 0;
     const uint64_t conversions = half ? used_columns * vec : 0;
-    const uint64_t reduction = tile.splitk > 1 ? 2 * outputs * tile.splitk : 0;
+    const uint64_t reduction = tile.parts() > 1 ? 2 * outputs * tile.parts() : 0;
     prediction.multiply_adds += multiply_adds * vec;
     prediction.loads += loads;
     prediction.instructions += multiply_adds * vec + loads + address + conversions + reduction +
                                2 * outputs +
-                               uint64_t{schedule.tile_count()} * tile.splitk * kTileOverhead;
+                               uint64_t{schedule.tile_count()} * tile.parts() * kTileOverhead;
   };
   if (has[0])
     add_variant(pattern.nnz(), count_used_columns(pattern, schedule, [](uint32_t) { return true; }),

@@ -4,6 +4,7 @@
 //   -> rows to tiles -> prediction
 #include "compiler/inspect/spmm_schedule.h"
 
+#include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/convolution_schedule.h"
 #include "ir/error.h"
 
@@ -24,6 +25,8 @@ constexpr uint64_t kEnoughWarps = 1024;
 constexpr uint32_t kTypicalColumns = 256;
 /// Vector accumulators an x86-64 core can keep in registers beside operands.
 constexpr uint32_t kHostAccumulators = 24;
+/// Compute capability.
+constexpr uint32_t kFirstWithClusters = 90;
 /// Chunks of B in flight that staging needs at least.
 constexpr uint32_t kLeastChunks = 2;
 
@@ -193,10 +196,11 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
   const bool single_sum = schedule.threads_x * tile.vec == 1 && tile.strategy == Strategy::streamed;
   constexpr double kLongRow = 64, kShortRow = 16;
   const uint32_t parts = mean_row_length >= kLongRow ? 4 : mean_row_length >= kShortRow ? 2 : 1;
-  tile.splitk = choice.splitk.value_or(single_sum ? parts : 1);
+  tile.cluster = choice.cluster.value_or(1);
+  tile.splitk = choice.splitk.value_or(single_sum && tile.cluster == 1 ? parts : 1);
   if (single_sum && !choice.prefetch)
     tile.prefetch = 4;
-  const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.splitk));
+  const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.parts()));
   tile.rows = choice.rows.value_or(tile.strategy == Strategy::unrolled
                                        ? std::min(8u, fitting)
                                        : choose_host_rows(schedule, mean_row_length, columns));
@@ -230,9 +234,10 @@ void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
     while (tile.rows > least_rows && warps_in_flight(tile.rows, 1) < kEnoughWarps)
       tile.rows /= 2;
   tile.splitk = choice.splitk.value_or(1);
+  tile.cluster = choice.cluster.value_or(1);
   const bool may_split = !choice.splitk && tile.stage == Stage::global && schedule.inner >= 128;
   if (may_split)
-    while (tile.splitk < 4 && warps_in_flight(tile.rows, tile.splitk) < kEnoughWarps)
+    while (tile.splitk < 4 && warps_in_flight(tile.rows, tile.parts()) < kEnoughWarps)
       tile.splitk *= 2;
   schedule.threads_x = 32 * tile.warps;
 }
@@ -256,11 +261,16 @@ uint32_t groups_for_staging(const SpmmSchedule& schedule) {
   return pieces / std::gcd(schedule.threads_x, pieces);
 }
 
+/// Groups that exchange partial sums inside of a block wait for each other alone.
+bool meets_at_named_barriers(const SpmmTile& tile) {
+  return tile.splitk > 1 && tile.cluster == 1;
+}
+
 bool fits(SpmmSchedule schedule) {
   const SpmmTile& tile = schedule.tile;
   if (schedule.threads_x * tile.groups * tile.splitk > kThreadsPerBlock)
     return false;
-  if (tile.splitk > 1 && tile.groups > kNamedBarriers)
+  if (meets_at_named_barriers(tile) && tile.groups > kNamedBarriers)
     return false;
   const bool can_stage = staging_piece_bytes(schedule) != 0 && // else it is refused later
                          tile.groups % groups_for_staging(schedule) == 0;
@@ -321,6 +331,8 @@ void check_staging(const SpmmSchedule& schedule) {
     refuse("stage=smem needs strategy=unrolled", "leave stage out, or choose strategy=unrolled");
   if (tile.splitk != 1)
     refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
+  if (tile.cluster != 1)
+    refuse("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
   if (problem.layout != Layout::row_major)
     refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
   if (tile.prefetch < kLeastChunks)
@@ -341,7 +353,7 @@ void check_staging(const SpmmSchedule& schedule) {
 void check_limits(SpmmSchedule& schedule) {
   const SpmmTile& tile = schedule.tile;
   const Target& target = schedule.target;
-  if (tile.vec * tile.rows * std::max(1u, target.is_host ? tile.splitk : 1u) > 512)
+  if (tile.vec * tile.rows * std::max(1u, target.is_host ? tile.parts() : 1u) > 512)
     refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most 512 are possible",
                        tile.rows, tile.vec, tile.rows * tile.vec),
            "choose fewer rows or columns a thread");
@@ -351,17 +363,23 @@ void check_limits(SpmmSchedule& schedule) {
   if (tile.strategy == Strategy::streamed && tile.weights == WeightOperand::constant_bank)
     refuse("strategy=streamed keeps its weights in memory, not in the constant bank",
            "leave weights out, or choose strategy=unrolled");
+  if ((tile.cluster & (tile.cluster - 1)) != 0)
+    refuse(fmt::format("there are no clusters of {} blocks", tile.cluster),
+           "choose cluster=1, 2, 4 or 8");
   if (target.is_host) {
     if (tile.stage == Stage::smem)
       refuse("stage=smem is for GPUs", "leave stage out");
     return;
   }
+  if (tile.cluster > 1 && target.compute_capability < kFirstWithClusters)
+    refuse(fmt::format("cluster={}: {} has no clusters of blocks", tile.cluster, target.name),
+           "choose cluster=1 and splitk for parts of K, or sm_90 or newer as target");
   const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
   if (threads > kThreadsPerBlock)
     refuse(fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
                        tile.warps, tile.groups, tile.splitk, threads, kThreadsPerBlock),
            "choose fewer warps, groups or parts");
-  if (tile.splitk > 1 && tile.groups > kNamedBarriers)
+  if (meets_at_named_barriers(tile) && tile.groups > kNamedBarriers)
     refuse("splitk allows at most 15 groups", "choose fewer groups");
   if (tile.stage == Stage::smem) {
     check_staging(schedule);
@@ -403,8 +421,8 @@ void deal_rows(const Pattern& pattern, SpmmSchedule& schedule) {
 
 } // namespace
 
-uint32_t split_begin(uint32_t inner, uint32_t splitk, uint32_t part) {
-  return static_cast<uint32_t>(uint64_t{inner} * part / splitk);
+uint32_t split_begin(uint32_t inner, uint32_t parts, uint32_t part) {
+  return static_cast<uint32_t>(uint64_t{inner} * part / parts);
 }
 
 uint32_t staging_piece_bytes(const SpmmSchedule& schedule) {
@@ -425,10 +443,12 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
   const SpmmTile& tile = schedule.tile;
   if (schedule.target.is_host)
     return 0;
+  if (tile.strategy == Strategy::compressed)
+    return staged_bytes(schedule) + in_flight_bytes(schedule);
   if (tile.stage == Stage::smem)
     return uint64_t{tile.prefetch} * tile.chunk * schedule.columns_per_block() *
            element_bytes(schedule.problem.type);
-  if (tile.splitk > 1)
+  if (tile.parts() > 1)
     return uint64_t{tile.groups} * tile.splitk * tile.rows * schedule.columns_per_block() *
            ir::size_in_bytes(accumulator_scalar(schedule.problem.type));
   return 0;
@@ -462,10 +482,14 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   schedule.tile.strategy =
       choose_strategy(schedule, choice, budget, pattern.nnz() * interior_vec + border.multiply_adds,
                       uint64_t{schedule.rows} * interior_vec + border.stores);
-  choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
-  check_limits(schedule);
-  if (problem.columns != 0u)
-    deal_rows(pattern, schedule);
+  if (schedule.tile.strategy == Strategy::compressed) {
+    schedule_compressed(pattern, choice, schedule);
+  } else {
+    choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
+    check_limits(schedule);
+    if (problem.columns != 0u)
+      deal_rows(pattern, schedule);
+  }
   schedule.prediction = predict_spmm(pattern, schedule);
   return schedule;
 }

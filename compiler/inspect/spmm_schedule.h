@@ -4,6 +4,7 @@
 
 #include "compiler/emit/target.h"
 #include "compiler/input/matrix.h"
+#include "compiler/inspect/compressed_stream.h"
 #include "compiler/inspect/output_pixels.h"
 #include "compiler/inspect/spmm_problem.h"
 
@@ -18,6 +19,7 @@ namespace sparsertc {
 enum class Strategy : uint8_t {
   unrolled, ///< straight-line code: columns are address offsets, weights are operands
   streamed, ///< a loop over indices and values in memory; rows and their lengths are known
+  compressed, ///< a stream of values and short distances for few columns; B in shared memory
 };
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
@@ -34,26 +36,32 @@ std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
 /// On a GPU a block has 32*warps threads along columns (x), `groups` tiles along rows (y) and
-/// `splitk` parts of K (z). On the host a block is one group of vector lanes and does all parts
-/// itself.
+/// `splitk` parts of K (z); `cluster` blocks side by side along y have further parts of K for the
+/// same rows. On the host a block is one group of vector lanes and does all parts itself.
 struct SpmmTile {
   Strategy strategy = Strategy::unrolled;
   uint32_t rows = 32;  ///< rows of C a thread computes
   uint32_t vec = 1;    ///< columns of C a thread computes
   uint32_t warps = 4;  ///< warps along N
   uint32_t groups = 1; ///< row tiles in a block
-  uint32_t splitk = 1; ///< parts of K, summed in ascending order at the end
+  uint32_t splitk = 1; ///< parts of K in a block
+  /// Blocks of a cluster, each with `splitk` parts of K of its own: 1, 2, 4 or 8.
+  uint32_t cluster = 1;
   Stage stage = Stage::global;
   uint32_t chunk = 32; ///< smem: rows of B in one copy
   uint32_t prefetch =
       8; ///< loads of B issued ahead of their use (smem: chunks in flight, at least 2)
   WeightOperand weights = WeightOperand::immediate;
+
+  /// Parts of K, summed in ascending order at the end; block r of a cluster has parts r * splitk,
+  /// r * splitk + 1, ...
+  uint32_t parts() const { return splitk * cluster; }
 };
 
 /// What the user fixed; everything else is chosen.
 struct SpmmTileChoice {
   std::optional<Strategy> strategy;
-  std::optional<uint32_t> rows, vec, warps, groups, splitk, chunk, prefetch;
+  std::optional<uint32_t> rows, vec, warps, groups, splitk, cluster, chunk, prefetch;
   std::optional<Stage> stage;
   std::optional<WeightOperand> weights;
 };
@@ -131,13 +139,15 @@ struct SpmmSchedule {
   /// Convolution: border sums go through this many channels tap by tap, then through the next.
   /// Given by the pattern alone, since it sets the order of summation.
   uint32_t border_channels = 1;
+  /// Of the compressed strategy.
+  CompressedStream stream;
   /// The code being written is that of border blocks (variant_of).
   bool asks_taps = false;
 
   uint32_t columns_per_block() const { return threads_x * tile.vec; }
   uint32_t tile_count() const { return static_cast<uint32_t>(tile_begin.size()) - 1; }
-  /// Blocks along rows.
-  uint32_t grid_rows() const { return (tile_count() + tile.groups - 1) / tile.groups; }
+  /// Blocks along rows, a cluster counted as one.
+  uint32_t row_blocks() const { return (tile_count() + tile.groups - 1) / tile.groups; }
 };
 
 /// Most multiply-adds in unrolled code, and most elements that it may store, before the streamed
@@ -169,7 +179,7 @@ uint64_t shared_bytes(const SpmmSchedule& schedule);
 uint32_t streamed_entries_per_step(const SpmmTile& tile);
 
 /// First column of part `part` of K: parts are equal ranges of columns, so that the order in which
-/// a row is summed depends on `splitk` alone, not on tiles or target.
-uint32_t split_begin(uint32_t inner, uint32_t splitk, uint32_t part);
+/// a row is summed depends on their number alone, not on tiles or target.
+uint32_t split_begin(uint32_t inner, uint32_t parts, uint32_t part);
 
 } // namespace sparsertc

@@ -14,10 +14,11 @@ namespace sparsertc {
 namespace {
 
 constexpr std::string_view kKnownWords =
-    "strategy=unrolled|streamed, rows, vec, warps, groups, splitk, stage=global|smem, chunk, "
+    "strategy=unrolled|streamed|compressed, rows, vec, warps, groups, "
+    "splitk, cluster, stage=global|smem, chunk, "
     "prefetch, weights=imm|const";
 
-constexpr std::string_view kStrategies[] = {"unrolled", "streamed"};
+constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed"};
 constexpr std::string_view kStages[] = {"global", "smem"};
 constexpr std::string_view kWeights[] = {"imm", "const"};
 
@@ -33,6 +34,7 @@ constexpr NumberWord kNumbers[] = {
     {"warps", &SpmmTileChoice::warps, &SpmmTile::warps, 1, 32},
     {"groups", &SpmmTileChoice::groups, &SpmmTile::groups, 1, 32},
     {"splitk", &SpmmTileChoice::splitk, &SpmmTile::splitk, 1, 32},
+    {"cluster", &SpmmTileChoice::cluster, &SpmmTile::cluster, 1, 8},
     {"chunk", &SpmmTileChoice::chunk, &SpmmTile::chunk, 1, 512},
     {"prefetch", &SpmmTileChoice::prefetch, &SpmmTile::prefetch, 0, 64},
 };

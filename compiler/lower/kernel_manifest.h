@@ -31,6 +31,8 @@ struct KernelManifest {
   };
   std::vector<Range> ranges;
   uint32_t grid_rows = 0;
+  /// Blocks side by side along y that run together; divides grid_rows.
+  uint32_t cluster = 1;
   /// For n columns, of a convolution n images.
   uint64_t grid_x(uint64_t n) const {
     uint64_t blocks = 0;

@@ -7,6 +7,7 @@
 //     unrolled: switch to the tile's function      streamed: the loop over the tile's rows
 #include "compiler/lower/spmm.h"
 
+#include "compiler/lower/spmm_compressed.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "ir/error.h"
 
@@ -79,11 +80,10 @@ uint32_t add_shared_symbol(ir::Module& module, const SpmmSchedule& schedule) {
 std::vector<uint32_t> add_tile_functions(ir::Module& module, const SpmmSchedule& schedule,
                                          const Pattern& pattern,
                                          const std::vector<double>& weights) {
-  const uint32_t parts = parts_are_threads(schedule) ? schedule.tile.splitk : 1;
-  // Staged tiles meet in every chunk: a block that has fewer tiles than groups needs empty ones.
-  const uint32_t tiles = schedule.tile.stage == Stage::smem
-                             ? schedule.grid_rows() * schedule.tile.groups
-                             : schedule.tile_count();
+  const uint32_t parts = parts_are_threads(schedule) ? schedule.tile.parts() : 1;
+  // A block that has fewer tiles than groups needs empty ones where all of its threads meet.
+  const uint32_t tiles =
+      tiles_meet(schedule) ? schedule.row_blocks() * schedule.tile.groups : schedule.tile_count();
   SpmmSchedule padded = schedule;
   padded.tile_begin.resize(tiles + 1, schedule.rows);
   const char* name = schedule.asks_taps ? "border" : "tile";
@@ -114,7 +114,8 @@ void fill_manifest(KernelManifest& manifest, const SpmmSchedule& schedule) {
     manifest.ranges.push_back({range.grid, range.pixels.empty() ? "columns"
                                            : range.border       ? "border"
                                                                 : "interior"});
-  manifest.grid_rows = schedule.grid_rows();
+  manifest.cluster = tiles_meet_in_clusters(schedule) ? tile.cluster : 1;
+  manifest.grid_rows = schedule.row_blocks() * manifest.cluster;
   const uint64_t shared = shared_bytes(schedule);
   manifest.dynamic_shared_bytes = shared > kStaticSharedBytes ? static_cast<uint32_t>(shared) : 0;
   const uint32_t element = element_bytes(schedule.problem.type);
@@ -151,6 +152,7 @@ public:
     kernel.name = kEntry;
     kernel.kind = ir::FunctionKind::kernel;
     std::copy(std::begin(manifest.block), std::end(manifest.block), std::begin(kernel.block));
+    kernel.cluster[1] = manifest.cluster;
     Builder builder(module, kernel);
     write_ranges(builder, KernelOperands::declare(builder, schedule_, manifest));
     builder.return_void();
@@ -205,11 +207,12 @@ private:
     } else {
       if (part.valid())
         tile = builder.add(Scalar::i32,
-                           builder.mul(Scalar::i32, tile, Operand::integer(schedule.tile.splitk)),
+                           builder.mul(Scalar::i32, tile, Operand::integer(schedule.tile.parts())),
                            part);
-      // Every thread of a staged block must reach the barriers of some tile; saying so costs one
+      // Every thread of the block must reach the barriers of some tile; saying so costs one
       // instruction and lets the verifier see it.
-      if (schedule.tile.stage == Stage::smem && schedule.tile.groups > 1)
+      if (tiles_meet_in_clusters(schedule) ||
+          (schedule.tile.stage == Stage::smem && schedule.tile.groups > 1))
         tile = builder.value(
             Opcode::minu, Scalar::i32,
             {tile, Operand::integer(static_cast<int64_t>(code.functions.size()) - 1)});
@@ -247,6 +250,12 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
   const std::vector<double> rounded = rounding == WeightRounding::to_type
                                           ? rounded_weights(weights, schedule.problem.type)
                                           : weights.values;
+  if (schedule.tile.strategy == Strategy::compressed) {
+    KernelManifest& manifest = lowered.kernels.emplace_back();
+    fill_manifest(manifest, schedule);
+    write_compressed_kernel(module, schedule, weights.pattern, rounded, manifest);
+    return lowered;
+  }
   KernelWriter writer(lowered, weights.pattern, rounded, schedule);
   writer.write();
   return lowered;

@@ -64,7 +64,9 @@ void RangeWriter::write_prologue() {
 }
 
 Reg RangeWriter::tile_number() {
-  const Reg block_y = builder_.special(Special::block_y);
+  Reg block_y = builder_.special(Special::block_y);
+  if (tiles_meet_in_clusters(schedule_))
+    block_y = builder_.value(Opcode::divu, Scalar::i32, {block_y, Operand::integer(tile_.cluster)});
   if (tile_.groups == 1)
     return block_y;
   const Reg first = builder_.mul(Scalar::i32, block_y, Operand::integer(tile_.groups));
@@ -72,8 +74,19 @@ Reg RangeWriter::tile_number() {
 }
 
 Reg RangeWriter::part() {
-  if (!part_.valid() && parts_are_threads(schedule_))
+  if (part_.valid() || !parts_are_threads(schedule_))
+    return part_;
+  if (tile_.splitk > 1)
     part_ = builder_.special(Special::thread_z);
+  if (tiles_meet_in_clusters(schedule_)) {
+    const Reg rank =
+        builder_.value(Opcode::remu, Scalar::i32,
+                       {builder_.special(Special::block_y), Operand::integer(tile_.cluster)});
+    part_ = part_.valid()
+                ? builder_.add(Scalar::i32, part_,
+                               builder_.mul(Scalar::i32, rank, Operand::integer(tile_.splitk)))
+                : rank;
+  }
   return part_;
 }
 
@@ -183,6 +196,8 @@ void RangeWriter::write_partial_pointer() {
   if (tile_.groups > 1)
     pointer = builder_.index(pointer, group(), Operand::integer(group_bytes));
   arguments_.partial = builder_.index(pointer, thread_x(), Operand::integer(size));
+  if (tiles_meet_in_clusters(schedule_))
+    return;
   // Barrier 0 is the whole block's.
   arguments_.barrier = tile_.groups > 1 ? builder_.add(Scalar::i32, group(), Operand::integer(1))
                                         : builder_.constant(Scalar::i32, Operand::integer(1));

@@ -39,9 +39,9 @@ public:
   TileArguments& arguments() { return arguments_; }
   /// A predicate, where the columns are guarded.
   ir::Reg first_column_inside() const { return inside_[0]; }
-  /// Number of this thread's tile: block_y * groups + thread_y.
+  /// Number of this thread's tile: block_y / cluster * groups + thread_y.
   ir::Reg tile_number();
-  /// This thread's part of K, where parts are threads.
+  /// This thread's part of K, where parts are threads: block_y % cluster * splitk + thread_z.
   ir::Reg part();
 
 private:

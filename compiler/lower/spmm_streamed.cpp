@@ -6,7 +6,7 @@
 //     steps times:  4 (or 8) columns and values as vectors, one multiply-add an entry and column
 //     rest times:   one entry
 //     split K: partial sums to shared memory    else: epilogue and store
-//   split K: meet, then add the parts of every splitk-th row in ascending order, epilogue, store
+//   split K: meet, then add the parts of their rows in ascending order, epilogue, store
 //
 // In the border of a convolution a row of the table names segments instead, each the entries of one
 // tap in a chunk of channels, with the bits that must be set for it:
@@ -100,12 +100,18 @@ public:
     const Reg place = builder_.add(Scalar::i32, first, i);
     if (parts_are_threads(schedule_)) {
       const Reg sums = write_part(segment_of(place, part));
-      const Reg slot = partial_slot(part, i);
+      const Reg slot = builder_.index(own_partial(part), i, Operand::integer(row_bytes()));
       for (uint32_t v = 0; v < tile_.vec; ++v)
         builder_.store(slot, slot_bytes(v), sums[v]);
       builder_.end();
-      builder_.barrier(arguments_.barrier, schedule_.threads_x * tile_.splitk);
+      if (tiles_meet_in_clusters(schedule_))
+        builder_.cluster_barrier();
+      else
+        builder_.barrier(arguments_.barrier, schedule_.threads_x * tile_.splitk);
       write_exchange(first, count, part);
+      // A block may end only when nobody needs its shared memory any more.
+      if (tiles_meet_in_clusters(schedule_))
+        builder_.cluster_barrier();
       return;
     }
     const Reg row = segment_of(place, Reg{});
@@ -116,7 +122,7 @@ public:
 private:
   /// row, begin, steps, rest of the row at `place` in row order (of its part `part`).
   Reg segment_of(Reg place, Reg part) {
-    row_entry_ = builder_.index(table_, place, Operand::integer(kRowTableBytes * tile_.splitk));
+    row_entry_ = builder_.index(table_, place, Operand::integer(kRowTableBytes * tile_.parts()));
     const Reg entry = part.valid()
                           ? builder_.index(row_entry_, part, Operand::integer(kRowTableBytes))
                           : row_entry_;
@@ -191,14 +197,14 @@ private:
   /// All parts of a row in one thread. They advance side by side as long as all have steps left:
   /// sums that do not wait for each other. Returns their total, added in ascending order.
   Reg write_parts(Reg first_segment) {
-    if (schedule_.asks_taps || tile_.splitk == 1)
+    if (schedule_.asks_taps || tile_.parts() == 1)
       return write_parts_in_turn(first_segment);
     std::vector<Walk> walks = {start_walk(first_segment)};
-    for (uint32_t p = 1; p < tile_.splitk; ++p)
+    for (uint32_t p = 1; p < tile_.parts(); ++p)
       walks.push_back(
           start_walk(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly)));
     Reg common = walks[0].steps();
-    for (uint32_t p = 1; p < tile_.splitk; ++p)
+    for (uint32_t p = 1; p < tile_.parts(); ++p)
       common = builder_.value(Opcode::min, Scalar::i32, {common, walks[p].steps()});
     builder_.for_loop(common, 1);
     for (const Walk& walk : walks)
@@ -207,7 +213,7 @@ private:
     for (const Walk& walk : walks)
       finish_walk(walk, builder_.sub(Scalar::i32, walk.steps(), common));
     const Reg total = walks[0].sums;
-    for (uint32_t p = 1; p < tile_.splitk; ++p)
+    for (uint32_t p = 1; p < tile_.parts(); ++p)
       for (uint32_t v = 0; v < tile_.vec; ++v)
         builder_.add(accumulator_, total[v], walks[p].sums[v], total[v]);
     return total;
@@ -215,7 +221,7 @@ private:
 
   Reg write_parts_in_turn(Reg first_segment) {
     const Reg total = write_part(first_segment);
-    for (uint32_t p = 1; p < tile_.splitk; ++p) {
+    for (uint32_t p = 1; p < tile_.parts(); ++p) {
       const Reg sums =
           write_part(builder_.load(row_entry_, int64_t{p} * kRowTableBytes, 4, Cache::readonly));
       for (uint32_t v = 0; v < tile_.vec; ++v)
@@ -277,28 +283,39 @@ private:
     return tuple;
   }
 
-  // Shared memory holds [part][row of the tile][column of the thread][thread].
+  // A block's shared memory holds [its parts][row of the tile][column of the thread][thread].
   int64_t slot_bytes(uint32_t v) const {
     return int64_t{v} * schedule_.threads_x * ir::size_in_bytes(accumulator_);
   }
-  Reg partial_slot(Reg part, Reg row) {
-    const Reg of_part = builder_.index(arguments_.partial, part,
-                                       Operand::integer(slot_bytes(tile_.vec) * tile_.rows));
-    return builder_.index(of_part, row, Operand::integer(slot_bytes(tile_.vec)));
+  int64_t row_bytes() const { return slot_bytes(tile_.vec); }
+  int64_t part_bytes() const { return row_bytes() * tile_.rows; }
+  Reg own_partial(Reg part) {
+    if (tile_.splitk == 1)
+      return arguments_.partial;
+    if (tiles_meet_in_clusters(schedule_))
+      part = builder_.value(Opcode::remu, Scalar::i32, {part, Operand::integer(tile_.splitk)});
+    return builder_.index(arguments_.partial, part, Operand::integer(part_bytes()));
   }
 
   void write_exchange(Reg first, Reg count, Reg part) {
+    std::vector<Reg> partial = {arguments_.partial}; // of each block
+    if (tiles_meet_in_clusters(schedule_))
+      for (uint32_t rank = 0; rank < tile_.cluster; ++rank) {
+        partial.resize(tile_.cluster);
+        partial[rank] = builder_.peer(arguments_.partial, Operand::integer(rank));
+      }
     const Reg rest = builder_.sub(Scalar::i32, count, part);
-    const Reg step = builder_.for_loop(rest, tile_.splitk);
+    const Reg step = builder_.for_loop(rest, tile_.parts());
     const Reg row = builder_.add(Scalar::i32, step, part);
     const Reg place = builder_.add(Scalar::i32, first, row);
     const Reg segment = segment_of(place, Reg{});
-    const Reg slot =
-        builder_.index(arguments_.partial, row, Operand::integer(slot_bytes(tile_.vec)));
+    for (Reg& of_block : partial)
+      of_block = builder_.index(of_block, row, Operand::integer(row_bytes()));
     const Reg total = builder_.fresh_tuple(accumulator_, tile_.vec);
     for (uint32_t v = 0; v < tile_.vec; ++v)
-      for (uint32_t p = 0; p < tile_.splitk; ++p) {
-        const int64_t at = slot_bytes(tile_.vec) * tile_.rows * p + slot_bytes(v);
+      for (uint32_t p = 0; p < tile_.parts(); ++p) {
+        const Reg slot = partial[p / tile_.splitk];
+        const int64_t at = part_bytes() * (p % tile_.splitk) + slot_bytes(v);
         if (p == 0)
           builder_.load(slot, at, 1, Cache::normal, total[v]);
         else
@@ -338,12 +355,12 @@ public:
   }
 
   void add_row(uint32_t row) {
-    const uint32_t splitk = schedule_.tile.splitk;
+    const uint32_t parts = schedule_.tile.parts();
     const auto of_row = pattern_.row(row);
     auto from = of_row.begin();
-    for (uint32_t part = 0; part < splitk; ++part) {
+    for (uint32_t part = 0; part < parts; ++part) {
       const auto to =
-          std::lower_bound(from, of_row.end(), split_begin(schedule_.inner, splitk, part + 1));
+          std::lower_bound(from, of_row.end(), split_begin(schedule_.inner, parts, part + 1));
       entries_.clear();
       for (; from != to; ++from)
         entries_.emplace_back(*from, pattern_.row_offset[row] +
@@ -365,7 +382,7 @@ public:
                       "split the matrix along its rows");
     // Blocks may hold more groups than tiles are left: those find an empty tile.
     std::vector<uint8_t> tile_begin;
-    const uint32_t slots = schedule_.grid_rows() * schedule_.tile.groups + 1;
+    const uint32_t slots = schedule_.row_blocks() * schedule_.tile.groups + 1;
     for (uint32_t i = 0; i < slots; ++i)
       put(tile_begin, &schedule_.tile_begin[std::min(i, schedule_.tile_count())], sizeof(uint32_t));
     const std::string prefix = schedule_.asks_taps ? "border_" : "";

@@ -112,7 +112,15 @@ RowMap c_rows(const SpmmSchedule& schedule) {
 }
 
 bool parts_are_threads(const SpmmSchedule& schedule) {
-  return schedule.tile.splitk > 1 && !schedule.target.is_host;
+  return schedule.tile.parts() > 1 && !schedule.target.is_host;
+}
+
+bool tiles_meet_in_clusters(const SpmmSchedule& schedule) {
+  return schedule.tile.cluster > 1 && !schedule.target.is_host;
+}
+
+bool tiles_meet(const SpmmSchedule& schedule) {
+  return schedule.tile.stage == Stage::smem || tiles_meet_in_clusters(schedule);
 }
 
 bool leaves_early(const SpmmSchedule& schedule) {

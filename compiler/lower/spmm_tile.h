@@ -22,7 +22,8 @@ struct TileArguments {
   ir::Reg bias;
   /// Bytes from row to row (i32) where the leading dimensions are parameters.
   ir::Reg b_stride, c_stride;
-  /// Split K on a GPU: this thread's first partial sum, and its group's barrier (i32).
+  /// Split K on a GPU: this thread's first partial sum, and its group's barrier (i32; clusters
+  /// have their own).
   ir::Reg partial, barrier;
   /// Staged B: where this thread's columns are read, where its copies go, where they come from, and
   /// the row of B (i32) its first copy belongs to.
@@ -126,8 +127,13 @@ private:
   TapBits bits_;
 };
 
-/// Split K with a thread (or a vector lane) for each part, and sums exchanged in shared memory.
+/// Split K with a thread for each part, of one block or of several in a cluster, and sums exchanged
+/// in shared memory.
 bool parts_are_threads(const SpmmSchedule& schedule);
+/// Of which some are threads of other blocks.
+bool tiles_meet_in_clusters(const SpmmSchedule& schedule);
+/// All threads of a block meet at barriers in its tiles' code.
+bool tiles_meet(const SpmmSchedule& schedule);
 
 /// Threads whose first column is beyond N leave before the tile's code. Not where threads meet at
 /// barriers.
@@ -215,7 +221,8 @@ void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
   if (parts_are_threads(schedule)) {
     visit(partial, Type::pointer(Space::shared, accumulator_scalar(problem.type)),
           std::string("partial"));
-    visit(barrier, Scalar::i32, std::string("barrier"));
+    if (!tiles_meet_in_clusters(schedule))
+      visit(barrier, Scalar::i32, std::string("barrier"));
   }
   if (schedule.asks_taps) {
     taps.resize(TapBits(*problem.convolution).words());

@@ -303,38 +303,85 @@ void write_border_products(Builder& builder, const SpmmSchedule& schedule,
   }
 }
 
-/// Partial sums of rows that another part finishes go to shared memory; this part adds up the rows
-/// r with r % splitk == part.
+/// Partial sums of rows that another part finishes go to the block's shared memory; this part adds
+/// up the rows r with r % parts == part.
 template <class Sums>
-void write_exchange(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments,
-                    const Sums& sums, uint32_t rows, uint32_t part, EpilogueWriter& epilogue,
-                    uint32_t first_row) {
-  const SpmmTile& tile = schedule.tile;
-  const Scalar type = accumulator_scalar(schedule.problem.type);
-  auto slot = [&](uint32_t of_part, uint32_t row, uint32_t v) {
-    return int64_t{(of_part * tile.rows + row) * tile.vec + v} * schedule.threads_x *
-           ir::size_in_bytes(type);
-  };
-  for (uint32_t row = 0; row < rows; ++row)
-    if (row % tile.splitk != part)
-      for (uint32_t v = 0; v < tile.vec; ++v)
-        builder.store(arguments.partial, slot(part, row, v), sums.row(row)[v]);
-  builder.barrier(arguments.barrier, schedule.threads_x * tile.splitk);
-  for (uint32_t row = part; row < rows; row += tile.splitk) {
-    const Reg total = builder.fresh_tuple(type, tile.vec);
-    for (uint32_t v = 0; v < tile.vec; ++v) {
-      for (uint32_t p = 0; p < tile.splitk; ++p) {
+class ExchangeWriter {
+public:
+  ExchangeWriter(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments,
+                 const Sums& sums, uint32_t rows, uint32_t part)
+      : builder_(builder), schedule_(schedule), tile_(schedule.tile), sums_(sums), rows_(rows),
+        part_(part), type_(accumulator_scalar(schedule.problem.type)),
+        clusters_(tiles_meet_in_clusters(schedule)), partial_(tile_.cluster),
+        barrier_(arguments.barrier) {
+    partial_[rank_of(part)] = arguments.partial;
+  }
+
+  void write(EpilogueWriter& epilogue, uint32_t first_row) {
+    for (uint32_t row = 0; row < rows_; ++row)
+      if (row % tile_.parts() != part_)
+        for (uint32_t v = 0; v < tile_.vec; ++v)
+          builder_.store(partial_[rank_of(part_)], slot(part_, row, v), sums_.row(row)[v]);
+    meet();
+    const auto finish = [&](uint32_t row, Reg total) {
+      epilogue.write_row(schedule_.row_order[first_row + row], total);
+    };
+    std::vector<Reg> totals;
+    for (uint32_t row = part_; row < rows_; row += tile_.parts()) {
+      totals.push_back(add_up(row));
+      if (!clusters_)
+        finish(row, totals.back());
+    }
+    if (!clusters_)
+      return;
+    // Nobody's shared memory is needed any more: what follows may end at any time.
+    meet();
+    for (size_t i = 0; i < totals.size(); ++i)
+      finish(part_ + static_cast<uint32_t>(i) * tile_.parts(), totals[i]);
+  }
+
+private:
+  uint32_t rank_of(uint32_t part) const { return part / tile_.splitk; }
+  int64_t slot(uint32_t part, uint32_t row, uint32_t v) const {
+    return int64_t{(part % tile_.splitk * tile_.rows + row) * tile_.vec + v} * schedule_.threads_x *
+           ir::size_in_bytes(type_);
+  }
+  void meet() {
+    if (clusters_)
+      builder_.cluster_barrier();
+    else
+      builder_.barrier(barrier_, schedule_.threads_x * tile_.splitk);
+  }
+  Reg partial_of(uint32_t rank) {
+    if (!partial_[rank].valid())
+      partial_[rank] = builder_.peer(partial_[rank_of(part_)], Operand::integer(rank));
+    return partial_[rank];
+  }
+  Reg add_up(uint32_t row) {
+    const Reg total = builder_.fresh_tuple(type_, tile_.vec);
+    for (uint32_t v = 0; v < tile_.vec; ++v) {
+      for (uint32_t p = 0; p < tile_.parts(); ++p) {
         const Reg sum =
-            p == part ? sums.row(row)[v] : builder.load(arguments.partial, slot(p, row, v));
+            p == part_ ? sums_.row(row)[v] : builder_.load(partial_of(rank_of(p)), slot(p, row, v));
         if (p == 0)
-          builder.move(sum, total[v]);
+          builder_.move(sum, total[v]);
         else
-          builder.add(type, total[v], sum, total[v]);
+          builder_.add(type_, total[v], sum, total[v]);
       }
     }
-    epilogue.write_row(schedule.row_order[first_row + row], total);
+    return total;
   }
-}
+
+  Builder& builder_;
+  const SpmmSchedule& schedule_;
+  const SpmmTile& tile_;
+  const Sums& sums_;
+  uint32_t rows_, part_;
+  Scalar type_;
+  bool clusters_;
+  std::vector<Reg> partial_; ///< this thread's first partial sum in the memory of each block
+  Reg barrier_;
+};
 
 template <class Sums>
 void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& pattern,
@@ -342,10 +389,10 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
                 uint32_t part) {
   const uint32_t first_row = schedule.tile_begin[tile];
   const uint32_t rows = schedule.tile_begin[tile + 1] - first_row;
-  const uint32_t splitk = schedule.tile.splitk;
+  const uint32_t parts = schedule.tile.parts();
   auto entries_of = [&](uint32_t p) {
-    return tile_entries(schedule, pattern, weights, tile, split_begin(schedule.inner, splitk, p),
-                        split_begin(schedule.inner, splitk, p + 1));
+    return tile_entries(schedule, pattern, weights, tile, split_begin(schedule.inner, parts, p),
+                        split_begin(schedule.inner, parts, p + 1));
   };
   EpilogueWriter epilogue(builder, schedule, arguments);
   const auto write_part = [&](uint32_t p, Sums& sums, GlobalB& b) {
@@ -368,13 +415,13 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
     GlobalB b(builder, schedule, arguments);
     Sums sums(builder, schedule, rows);
     write_part(part, sums, b);
-    write_exchange(builder, schedule, arguments, sums, rows, part, epilogue, first_row);
+    ExchangeWriter<Sums>(builder, schedule, arguments, sums, rows, part).write(epilogue, first_row);
     return;
   }
   GlobalB b(builder, schedule, arguments);
   Sums total(builder, schedule, rows);
   write_part(0, total, b);
-  for (uint32_t p = 1; p < splitk; ++p) {
+  for (uint32_t p = 1; p < parts; ++p) {
     Sums sums(builder, schedule, rows);
     write_part(p, sums, b);
     const Scalar type = accumulator_scalar(schedule.problem.type);

@@ -79,7 +79,7 @@ std::vector<uint64_t> entries_by_tile(const Pattern& pattern, const SpmmSchedule
 
 Scalar stored_weight(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
-  const bool as_it_is = problem.half_terms != 0 || schedule.tile.strategy == Strategy::streamed;
+  const bool as_it_is = problem.half_terms != 0 || schedule.tile.strategy != Strategy::unrolled;
   return as_it_is ? element_scalar(problem.type) : accumulator_scalar(problem.type);
 }
 

@@ -53,7 +53,13 @@ PlanEntry read_entry(const Reader& json, const PlanManifest& manifest) {
   }
   if (entry.ranges.empty())
     json.refuse("ranges", "at least one range of blocks");
-  entry.grid_rows = json.object("grid").number32("y", 0, kMost32);
+  const Reader grid = json.object("grid");
+  entry.grid_rows = grid.number32("y", 0, kMost32);
+  // A launch whose grid is no multiple of the cluster fails, in the driver's words.
+  constexpr uint32_t kMostClusterBlocks = 8;
+  const uint32_t cluster = grid.number32_or("cluster_y", 1);
+  if (cluster < 1 || cluster > kMostClusterBlocks || entry.grid_rows % cluster != 0)
+    grid.refuse("cluster_y", fmt::format("1 to {}, a divisor of y", kMostClusterBlocks));
   const Json& block = json.array("block");
   if (block.size() != 3)
     json.refuse("block", "three numbers");

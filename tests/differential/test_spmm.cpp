@@ -33,6 +33,11 @@ const char* const kTiles[] = {
     "strategy=streamed,rows=4,vec=2,warps=1,groups=2,prefetch=4",
     "strategy=streamed,rows=2,vec=4,warps=1,splitk=2",
     "strategy=streamed,rows=3,vec=1,warps=1,groups=2,splitk=4",
+    "strategy=unrolled,rows=8,vec=1,warps=1,cluster=2",
+    "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,splitk=2,cluster=4",
+    "strategy=unrolled,rows=3,vec=1,warps=2,groups=3,cluster=8",
+    "strategy=streamed,rows=3,vec=2,warps=1,groups=2,splitk=2,cluster=2",
+    "strategy=streamed,rows=2,vec=1,warps=1,cluster=4",
 };
 
 Matrix random_matrix(Random& random, uint32_t rows, uint32_t inner, DataType type, RowShape shape,
@@ -137,7 +142,8 @@ TEST_CASE("products gathered in half precision") {
     for (const uint32_t terms : {1u, 3u, 8u})
       for (const char* tile :
            {"strategy=unrolled,rows=8,vec=1,warps=1", "strategy=unrolled,rows=8,vec=2,warps=1",
-            "strategy=streamed,vec=1", "strategy=unrolled,rows=4,vec=1,warps=1,splitk=2"}) {
+            "strategy=streamed,vec=1", "strategy=unrolled,rows=4,vec=1,warps=1,splitk=2",
+            "strategy=unrolled,rows=4,vec=2,warps=1,cluster=2"}) {
         SpmmProblem problem;
         problem.type = type;
         problem.half_terms = terms;
@@ -165,6 +171,32 @@ TEST_CASE("rows of B further apart than an instruction's offset reaches") {
                 counts);
   }
   report("products", counts);
+}
+
+TEST_CASE("random products in clusters of blocks") {
+  constexpr uint32_t kRows[] = {1, 2, 5, 33, 64}, kColumns[] = {1, 31, 33, 64, 100};
+  constexpr uint32_t kInner[] = {3, 8, 40, 97}, kTileRows[] = {1, 3, 4, 7, 16};
+  constexpr const char* kNewTargets[] = {"sm_90", "sm_90a", "sm_100", "sm_120"};
+  Random random(test_seed(kSeed) + 6);
+  RoadCounts counts;
+  for (uint32_t number = 0; number < 36; ++number) {
+    CAPTURE(number);
+    const uint32_t columns = random.pick(kColumns);
+    const SpmmProblem problem = random_problem(random, columns);
+    const SpmmCase test =
+        make_case(random,
+                  random_matrix(random, random.pick(kRows), random.pick(kInner), problem.type,
+                                random.pick(kRowShapes), ValueShape::zeros),
+                  problem, columns, ValueShape::unit, random.chance(0.3) ? 1 + random.below(9) : 0);
+    const std::string tile = fmt::format(
+        "strategy={},rows={},vec={},warps=1,groups={},splitk={},cluster={}",
+        random.chance(0.7) ? "unrolled" : "streamed", random.pick(kTileRows), 1 + random.below(2),
+        1 + random.below(3), 1 + random.below(3), 2u << (number % 3));
+    check_roads(test, tile, random.pick(kNewTargets), {random.chance(0.3), random.chance(0.3)},
+                counts);
+  }
+  report("products", counts);
+  CHECK(counts.refused == 0);
 }
 
 TEST_CASE("the checks can fail") {
@@ -222,6 +254,20 @@ TEST_CASE("kernels that lack a barrier, a wait, a guard or a term are found") {
   CHECK_THAT(fault(staged, "barrier.sync"), Catch::Contains("shared memory"));
   CHECK_THAT(fault(staged, "cp.async.wait_group"), Catch::Contains("stale copy"));
   CHECK_THAT(fault(split, "st.shared"), Catch::Contains("never written"));
+  const char* cluster = "strategy=unrolled,rows=4,vec=1,warps=1,groups=2,cluster=2";
+  const auto without = [&](unsigned first, unsigned step) {
+    return fault_of_edited(test, cluster, "sm_90", [&](std::string& text) {
+      unsigned number = 0;
+      for (size_t at = text.find("\tbarrier.cluster"); at != std::string::npos;
+           at = text.find("\tbarrier.cluster", at + 3), ++number)
+        if (number / 2 % step == first)
+          text.replace(at, 3, "\t//");
+    });
+  };
+  CHECK(fault_of_edited(test, cluster, "sm_90", unchanged) == "");
+  CHECK_THAT(without(0, 1), Catch::Contains("shared memory"));
+  CHECK_THAT(without(0, 2), Catch::Contains("shared memory")); // before the exchange
+  CHECK_THAT(without(1, 2), Catch::Contains("has ended"));     // after it
   CHECK(fault(split, "st.global") != "");
   CHECK(fault(split, "fma.rn.f32") != "");
 }

@@ -179,7 +179,7 @@ void run_on_host_only(PreparedCase& prepared, TaskPool& pool) {
   options.target = find_target("host");
   options.artefact = Artefact::none;
   // Sums depend on the parts of K and on nothing else; half-precision ones on the strategy too.
-  options.tile.splitk = prepared.compiled.schedule.tile.splitk;
+  options.tile.splitk = prepared.compiled.schedule.tile.parts();
   if (prepared.test.problem.half_terms != 0)
     options.tile.strategy = prepared.compiled.schedule.tile.strategy;
   const PipelineResult compiled = compile_spmm([&] { return prepared.test.weights; }, options);

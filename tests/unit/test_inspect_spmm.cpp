@@ -46,11 +46,13 @@ TEST_CASE("tile words parse, print and parse back") {
   tile.strategy = Strategy::streamed;
   tile.rows = 7;
   tile.splitk = 3;
+  tile.cluster = 4;
   tile.weights = WeightOperand::constant_bank;
   const SpmmTileChoice back = parse_tile_choice(to_string(tile));
   CHECK(back.strategy == Strategy::streamed);
   CHECK(back.rows == 7u);
   CHECK(back.splitk == 3u);
+  CHECK(back.cluster == 4u);
   CHECK(back.weights == WeightOperand::constant_bank);
   CHECK(parse_tile_choice("").rows == std::nullopt);
 }
@@ -228,6 +230,13 @@ TEST_CASE("combinations that cannot be are refused with a way out") {
   CHECK(message("warps=32,groups=2").find("at most 1024") != std::string::npos);
   CHECK(message("splitk=2,groups=16,warps=1").find("15 groups") != std::string::npos);
   CHECK(message("stage=smem,splitk=2").find("cannot go together") != std::string::npos);
+  CHECK(message("stage=smem,cluster=2").find("cannot go together") != std::string::npos);
+  CHECK(message("cluster=3").find("cluster=1, 2, 4 or 8") != std::string::npos);
+  CHECK(usage_error([&] {
+          schedule(matrix, "sm_89", 256, "cluster=2");
+        }).find("has no clusters of blocks") != std::string::npos);
+  CHECK(schedule(matrix, "sm_90", 256, "cluster=8,groups=16,warps=1").tile.cluster == 8);
+  CHECK(schedule(matrix, "host", 256, "cluster=2,splitk=2").tile.parts() == 4);
   CHECK(message("stage=smem,strategy=streamed").find("strategy=unrolled") != std::string::npos);
   CHECK(message("strategy=streamed,weights=const").find("constant bank") != std::string::npos);
   CHECK(message("stage=smem,prefetch=1").find("two chunks") != std::string::npos);

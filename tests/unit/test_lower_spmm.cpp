@@ -48,6 +48,9 @@ constexpr const char* kTiles[] = {
     "strategy=streamed,rows=1",
     "strategy=streamed,rows=4,vec=2,groups=2,prefetch=4",
     "strategy=streamed,rows=3,splitk=4,warps=1,groups=2",
+    "rows=5,vec=2,warps=1,cluster=2",
+    "rows=7,warps=1,groups=3,splitk=2,cluster=4",
+    "strategy=streamed,rows=3,warps=1,groups=2,splitk=2,cluster=8",
 };
 
 } // namespace
