@@ -60,6 +60,7 @@ BufferUse find_buffer_use(const ir::Function& function, const ProgramShape& shap
   for (uint32_t at = 0; at < function.ops.size(); ++at) {
     const Op& op = function.ops[at];
     const size_t first = use.touches.size();
+    use.first_touch.push_back(static_cast<uint32_t>(first));
     const auto touch = [&](uint32_t reg, bool reads, bool writes, bool overwrites = false) {
       if (reg >= number.size() || number[reg] == kNone)
         return;
@@ -116,6 +117,7 @@ BufferUse find_buffer_use(const ir::Function& function, const ProgramShape& shap
     for (size_t i = first; i < use.touches.size(); ++i)
       use.touches[i].overwrites = use.touches[i].overwrites && !use.touches[i].reads;
   }
+  use.first_touch.push_back(static_cast<uint32_t>(use.touches.size()));
   return use;
 }
 
@@ -126,19 +128,31 @@ BufferPoints::BufferPoints(const ir::Function& function, const ProgramShape& sha
   for (const BufferTouch& t : use.touches)
     if (t.buffer == buffer)
       touch[t.op] = &t;
+  std::vector<uint32_t> before(count + 1); // touches and the allocation before each operation
+  for (uint32_t at = 0; at < count; ++at)
+    before[at + 1] = before[at] + (touch[at] != nullptr || use.buffers[buffer].alloc == at ? 1 : 0);
   state_.resize(2 * count + 1);
   uint32_t last = 0;
+  bool concerned = false; // the operation before
   for (uint32_t at = 0; at < count; ++at) {
-    const Form form = ir::info(function.ops[at].code).form;
-    const bool control = form == Form::open || form == Form::for_loop || form == Form::if_begin ||
-                         form == Form::else_mark || form == Form::close || form == Form::while_end;
+    const Op& op = function.ops[at];
+    const Form form = ir::info(op.code).form;
+    const bool block = form == Form::open || form == Form::for_loop || form == Form::if_begin ||
+                       form == Form::else_mark || form == Form::close || form == Form::while_end;
+    const uint32_t first = shape.statement_begin(at);
+    const bool concerns =
+        op.code == Opcode::return_void || before[shape.statement_end(first) + 1] != before[first];
     const bool changes =
         use.buffers[buffer].alloc == at || (touch[at] != nullptr && touch[at]->writes);
+    if (at > 0 && (concerned || concerns))
+      ++last;
     state_[2 * at] = last;
-    last += control || changes ? 1 : 0;
-    state_[2 * at + 1] = last++;
+    if (changes || (block && concerns))
+      ++last;
+    state_[2 * at + 1] = last;
+    concerned = concerns;
   }
-  state_[2 * count] = last;
+  state_[2 * count] = ++last;
   defined_.assign(last + 1, 0);
   live_.assign(last + 1, 0);
   for (uint32_t at = 0; at < count; ++at)

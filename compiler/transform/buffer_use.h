@@ -36,12 +36,16 @@ struct Buffer {
 struct BufferUse {
   std::vector<Buffer> buffers;
   std::vector<BufferTouch> touches; ///< by operation, then by first mention
+  /// Operation k has the touches from first_touch[k] on, up to first_touch[k + 1].
+  std::vector<uint32_t> first_touch;
 };
 BufferUse find_buffer_use(const ir::Function& function, const ProgramShape& shape,
                           MemoryEffects& effects);
 
 /// The points of a function as one buffer sees them: before and after an operation that does
-/// nothing to it there is one state, which has a number.
+/// nothing to it there is one state, which has a number. Between operations the state may change
+/// where one of the two has to do with the buffer: touches it, or opens or closes a block in which
+/// it is touched.
 class BufferPoints {
 public:
   BufferPoints(const ir::Function& function, const ProgramShape& shape, const BufferUse& use,

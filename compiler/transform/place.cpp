@@ -295,8 +295,9 @@ void Rewriter::operation(uint32_t at) {
 
 /// Of the one mention of the buffer in a copy.
 Side Rewriter::side_of_touch(uint32_t at, uint32_t reg) const {
-  for (size_t i = 0; i < problem_.use.touches.size(); ++i)
-    if (problem_.use.touches[i].op == at && problem_.use.touches[i].buffer == number_[reg])
+  const std::vector<uint32_t>& first = problem_.use.first_touch;
+  for (uint32_t i = first[at]; i < first[at + 1]; ++i)
+    if (problem_.use.touches[i].buffer == number_[reg])
       return placement_.side(problem_.sides[i].front());
   return Side::host; // it has a place already
 }

@@ -38,11 +38,15 @@ public:
         number_[all.buffers[i].reg] = kept[i];
         problem_.use.buffers.push_back(all.buffers[i]);
       }
-    for (BufferTouch touch : all.touches)
-      if (kept[touch.buffer] != SideOf::kNone) {
-        touch.buffer = kept[touch.buffer];
-        problem_.use.touches.push_back(touch);
-      }
+    for (uint32_t at = 0; at < function.ops.size(); ++at) {
+      problem_.use.first_touch.push_back(static_cast<uint32_t>(problem_.use.touches.size()));
+      for (uint32_t i = all.first_touch[at]; i < all.first_touch[at + 1]; ++i)
+        if (BufferTouch touch = all.touches[i]; kept[touch.buffer] != SideOf::kNone) {
+          touch.buffer = kept[touch.buffer];
+          problem_.use.touches.push_back(touch);
+        }
+    }
+    problem_.use.first_touch.push_back(static_cast<uint32_t>(problem_.use.touches.size()));
     problem_.sides.resize(problem_.use.touches.size());
     problem_.call_side.resize(function.ops.size());
   }
@@ -84,10 +88,9 @@ private:
   void meet(uint32_t reg, SideOf side) {
     if (!is_any(reg))
       return;
-    for (size_t i = 0; i < problem_.use.touches.size(); ++i) {
-      const BufferTouch& touch = problem_.use.touches[i];
+    for (uint32_t i = problem_.use.first_touch[at_]; i < problem_.use.first_touch[at_ + 1]; ++i) {
       std::vector<SideOf>& sides = problem_.sides[i];
-      if (touch.op == at_ && touch.buffer == number_[reg] &&
+      if (problem_.use.touches[i].buffer == number_[reg] &&
           std::find(sides.begin(), sides.end(), side) == sides.end())
         sides.push_back(side);
     }

@@ -33,10 +33,12 @@ ProgramShape::ProgramShape(const ir::Function& function)
   regions_.push_back({0, count, 1, true});
   region_of_op_.resize(count);
   region_of_gap_.resize(count + 1);
+  statement_begin_.resize(count);
   statement_end_.resize(count);
   for (uint32_t at = 0; at < count; ++at) {
     const Op& op = function.ops[at];
     region_of_gap_[at] = current_;
+    statement_begin_[at] = at;
     statement_end_[at] = at;
     const Form form = ir::info(op.code).form;
     if (form == Form::close || form == Form::while_end || form == Form::else_mark)
@@ -77,6 +79,7 @@ void ProgramShape::open(const Op& op, uint32_t at) {
 void ProgramShape::close(const Op& op, uint32_t at) {
   regions_[current_].end = at;
   current_ = regions_[current_].parent;
+  statement_begin_[at] = open_.back().op;
   if (op.code == Opcode::else_mark)
     return;
   const OpenBlock block = open_.back();

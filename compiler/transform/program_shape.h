@@ -33,6 +33,9 @@ public:
   int64_t executions_of_gap(uint32_t gap) const { return region(region_of_gap(gap)).executions; }
   /// For the first operation of an `if` or a loop its last one, for any other the operation itself.
   uint32_t statement_end(uint32_t op) const { return statement_end_[op]; }
+  /// For an `else` and the last operation of a block its first one, for any other the operation
+  /// itself.
+  uint32_t statement_begin(uint32_t op) const { return statement_begin_[op]; }
   /// How control gets over the operations that open, part and close blocks: from point to point.
   struct Edge {
     uint32_t from, to;
@@ -54,7 +57,7 @@ private:
     uint32_t skips; ///< the operation before which control may leave it early, to its end
   };
   std::vector<Region> regions_;
-  std::vector<uint32_t> region_of_op_, region_of_gap_, statement_end_;
+  std::vector<uint32_t> region_of_op_, region_of_gap_, statement_begin_, statement_end_;
   std::vector<Edge> edges_;
   std::vector<std::optional<int64_t>> constants_;
   std::vector<uint8_t> assignments_; ///< 0, 1 or 2 for more
