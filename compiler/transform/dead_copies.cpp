@@ -12,9 +12,8 @@ using ir::Opcode;
 namespace {
 
 /// The operations of the function that may go; none if there are no more.
-std::vector<uint8_t> dead_operations(const ir::Module& module, const Function& function) {
+std::vector<uint8_t> dead_operations(const Function& function, MemoryEffects& effects) {
   const ProgramShape shape(function);
-  MemoryEffects effects(module);
   const BufferUse use = find_buffer_use(function, shape, effects);
   std::vector<uint8_t> dead(function.ops.size());
   for (uint32_t b = 0; b < use.buffers.size(); ++b) {
@@ -43,11 +42,13 @@ std::vector<uint8_t> dead_operations(const ir::Module& module, const Function& f
 } // namespace
 
 void remove_dead_copies(ir::Module& module) {
+  // Of the functions as they are now; without their dead copies they do no more than that.
+  MemoryEffects effects(module);
   for (Function& function : module.functions) {
     if (function.kind != ir::FunctionKind::host)
       continue;
     for (;;) {
-      const std::vector<uint8_t> dead = dead_operations(module, function);
+      const std::vector<uint8_t> dead = dead_operations(function, effects);
       std::vector<Op> kept;
       for (size_t i = 0; i < function.ops.size(); ++i)
         if (dead[i] == 0)

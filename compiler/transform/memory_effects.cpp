@@ -77,12 +77,13 @@ MemoryEffect MemoryEffects::of_parameter(const ir::Function& function, uint32_t 
             const MemoryEffect inner = of(callee)[i];
             effect.reads = effect.reads || inner.reads;
             effect.writes = effect.writes || inner.writes;
+            effect.frees = effect.frees || inner.frees;
           }
       break;
     }
     default:
       if (op.code == Opcode::free && points(op.operand[0]))
-        effect.writes = true; // nothing of it is left
+        effect.writes = effect.frees = true; // nothing of it is left
       break;
     }
   }

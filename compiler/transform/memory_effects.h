@@ -13,11 +13,12 @@ namespace sparsertc {
 struct MemoryEffect {
   bool reads = false;
   bool writes = false;
+  bool frees = false;
 };
 
 class MemoryEffects {
 public:
-  /// The module must outlive this object and stay as it is.
+  /// The module must outlive this object and keep its functions.
   explicit MemoryEffects(const ir::Module& module)
       : module_(module), known_(module.functions.size()) {}
 

@@ -23,11 +23,14 @@ namespace {
 constexpr SideOf kHost{Side::host, SideOf::kNone};
 constexpr SideOf kDevice{Side::device, SideOf::kNone};
 
+constexpr const char* kCopyFirst =
+    "copy the array to a buffer of its own, and give the function that";
+
 class ProblemMaker {
 public:
   ProblemMaker(const ir::Module& module, const Function& function, const ProgramShape& shape,
                MemoryEffects& effects)
-      : module_(module), function_(function), shape_(shape),
+      : module_(module), function_(function), shape_(shape), effects_(effects),
         number_(function.register_type.size(), SideOf::kNone) {
     // Buffers that have a place already are not asked about.
     const BufferUse all = find_buffer_use(function, shape, effects);
@@ -148,10 +151,18 @@ private:
     }
     for (size_t i = 0; i < list.size(); ++i)
       for (uint32_t callee : functions)
+        if (is_any(list[i]) && effects_.of(callee)[i].frees)
+          fail(fmt::format("@{} frees {}, which is the business of this program",
+                           module_.functions[callee].name,
+                           ir::print_register(function_, ir::Reg{list[i]})),
+               "take the 'free' out of it");
+    for (size_t i = 0; i < list.size(); ++i)
+      for (uint32_t callee : functions)
         if (is_any(list[i]) && module_.functions[callee].register_type[i] !=
                                    module_.functions[functions.front()].register_type[i])
           fail(fmt::format("the functions want {} in different memories",
-                           ir::print_register(function_, ir::Reg{list[i]})));
+                           ir::print_register(function_, ir::Reg{list[i]})),
+               "give them the same parameters");
     if (!sequential)
       return;
     SequentialWork work;
@@ -163,7 +174,8 @@ private:
       work.stays = fmt::format("@{} is a cpu function", function_.name);
     if (device && (host || !work.stays.empty()))
       fail(fmt::format("@{} is given device memory, {}", module_.functions[functions.front()].name,
-                       host ? "and host memory as well" : "but cannot run there: " + work.stays));
+                       host ? "and host memory as well" : "but cannot run there: " + work.stays),
+           kCopyFirst);
     SideOf side = device ? kDevice : kHost;
     const int64_t runs = shape_.executions_of_op(at_);
     if (!host && !device && work.stays.empty())
@@ -181,19 +193,21 @@ private:
     at_ = touch.op;
     if (sides.size() > 1 && touch.writes)
       fail(fmt::format(
-          "{} is used in host and in device memory at once, and written",
-          ir::print_register(function_, ir::Reg{problem_.use.buffers[touch.buffer].reg})));
+               "{} is used in host and in device memory at once, and written",
+               ir::print_register(function_, ir::Reg{problem_.use.buffers[touch.buffer].reg})),
+           kCopyFirst);
   }
 
-  [[noreturn]] void fail(const std::string& message) const {
+  [[noreturn]] void fail(const std::string& message, const std::string& way_out) const {
     throw UserError(fmt::format("placing the buffers of @{}, at `{}`: {}", function_.name,
                                 ir::print_op(module_, function_, function_.ops[at_]), message),
-                    "give the function a copy of the array, in a buffer of its own");
+                    way_out);
   }
 
   const ir::Module& module_;
   const Function& function_;
   const ProgramShape& shape_;
+  MemoryEffects& effects_;
   PlacementProblem problem_;
   std::vector<uint32_t> number_; ///< of the buffer, by register
   uint32_t at_ = 0;

@@ -502,7 +502,7 @@ TEST_CASE("no placement is cheaper than the one found", "[placement]") {
     const ProgramShape shape(function);
     MemoryEffects effects(module);
     const PlacementProblem problem = make_placement_problem(module, function, shape, effects);
-    if (function.ops.size() > 16 || problem.choices.size() > 6)
+    if (function.ops.size() > 16 || problem.choices.size() > 5)
       continue; // too many to try
     const Placement placement = solve_placement(function, shape, problem);
     REQUIRE(placement.cost_ns == AllPlacements(function, shape, problem).cheapest());
