@@ -34,7 +34,7 @@ std::vector<double> ticks(const Chart::Axis& axis) {
       break;
     }
   for (double k = std::ceil(axis.low / step - 1e-9); k * step <= axis.high + 1e-9 * span; ++k)
-    values.push_back(k * step);
+    values.push_back(k * step + 0.0); // no -0
   return values;
 }
 

@@ -98,8 +98,8 @@ void plot(const Options& options) {
     return result.svg();
   };
   std::string svg =
-      svg_begin(960, 620, 480,
-                fmt::format("{}: {}", grid.name,
+      svg_begin(960, 620, 70,
+                fmt::format("{}: {}", grid.name.substr(grid.name.rfind('/') + 1),
                             instances == 1 ? "voltages"
                                            : fmt::format("voltages of {} instances", instances)));
   svg += chart(1, {70, 60, 860, 210}, "magnitude, p.u.");
