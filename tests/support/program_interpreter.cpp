@@ -192,13 +192,20 @@ void ProgramInterpreter::operation(const Function& f, const Op& op, Registers& r
     Array array;
     array.space = separate_ ? op.type.space() : Space::none;
     array.elements.resize(static_cast<size_t>(count.value()));
+    Memory& memory = memory_[index(op.type.space())];
+    memory.now += *count * size_in_bytes(op.type.element());
+    memory.peak = std::max(memory.peak, memory.now);
     arrays_.push_back(std::move(array));
     r[op.result.id] = static_cast<int64_t>(arrays_.size() - 1) << 32;
     break;
   }
-  case Form::value_none:
-    reach(f, r[op.operand[0]]).freed = true;
+  case Form::value_none: {
+    Array& array = reach(f, r[op.operand[0]]);
+    array.freed = true;
+    memory_[index(op.type.space())].now -=
+        static_cast<int64_t>(array.elements.size() * size_in_bytes(op.type.element()));
     break;
+  }
   case Form::copy:
     copy(f, op, r);
     break;

@@ -58,8 +58,14 @@ public:
   uint64_t launches() const { return launches_; }
   /// Arrays that the program allocated and did not free.
   unsigned leaks() const;
+  /// The most bytes that the program had allocated in this memory at a time.
+  int64_t peak(ir::Space space) const { return memory_[index(space)].peak; }
 
 private:
+  struct Memory {
+    int64_t now = 0, peak = 0;
+  };
+  static size_t index(ir::Space space) { return space == ir::Space::device ? 1 : 0; }
   struct Thread {
     uint32_t thread[3] = {0, 0, 0};
     uint32_t block[3] = {0, 0, 0};
@@ -81,6 +87,7 @@ private:
   bool separate_;
   std::vector<Array> arrays_;
   std::vector<Copy> copies_;
+  Memory memory_[2]; ///< host, device
   uint64_t launches_ = 0;
   uint64_t steps_ = 0;
 };

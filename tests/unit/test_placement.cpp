@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
@@ -236,6 +237,7 @@ std::string Generator::program(unsigned buffers, unsigned statements, bool neste
 struct Result {
   std::vector<std::vector<ProgramInterpreter::Element>> outputs;
   unsigned leaks = 0;
+  int64_t host_peak = 0, device_peak = 0;
   std::vector<ProgramInterpreter::Copy> copies;
 };
 
@@ -255,6 +257,8 @@ Result run(const ir::Module& module, const Generator& generator, bool separate, 
   for (int64_t output : outputs)
     result.outputs.push_back(interpreter.array(output).elements);
   result.leaks = interpreter.leaks();
+  result.host_peak = interpreter.peak(ir::Space::host);
+  result.device_peak = interpreter.peak(ir::Space::device);
   result.copies = interpreter.copies();
   return result;
 }
@@ -444,7 +448,7 @@ private:
 
 TEST_CASE("placed programs compute what they computed in one memory", "[placement]") {
   const unsigned seed = std::random_device{}();
-  unsigned compared = 0, moved = 0;
+  unsigned compared = 0, moved = 0, peaks_met = 0;
   for (unsigned round = 0; round < 120; ++round) {
     CAPTURE(seed, round);
     Generator generator(seed + round);
@@ -458,7 +462,13 @@ TEST_CASE("placed programs compute what they computed in one memory", "[placemen
     CAPTURE(printed);
     ir::verify_or_throw(placed, "pass place");
     ir::require_placed(placed);
-    REQUIRE(describe_placement(placed).find("placement of @program") != std::string::npos);
+    const std::string described = describe_placement(placed);
+    CAPTURE(described);
+    long long host_peak = -1, device_peak = -1;
+    const size_t peak = described.find("  peak: ", described.find("placement of @program"));
+    REQUIRE(peak != std::string::npos);
+    REQUIRE(std::sscanf(described.c_str() + peak, " peak: host %lld bytes, device %lld bytes",
+                        &host_peak, &device_peak) == 2);
     // Placing what is placed changes nothing.
     ir::Module again = placed;
     place_pass().run(again);
@@ -470,6 +480,9 @@ TEST_CASE("placed programs compute what they computed in one memory", "[placemen
       const Result expected = run(module, generator, false, n);
       const Result found = run(placed, generator, true, n);
       REQUIRE(found.leaks == 0);
+      REQUIRE(found.host_peak <= host_peak);
+      REQUIRE(found.device_peak <= device_peak);
+      peaks_met += found.host_peak == host_peak && found.device_peak == device_peak ? 1 : 0;
       for (const ProgramInterpreter::Copy& copy : found.copies)
         REQUIRE(copy.whole);
       REQUIRE(found.outputs.size() == expected.outputs.size());
@@ -485,6 +498,7 @@ TEST_CASE("placed programs compute what they computed in one memory", "[placemen
                  : 0;
   }
   CHECK(compared > 100);
+  CHECK(peaks_met > 50);
   CHECK(moved > 5);
 }
 
