@@ -102,12 +102,19 @@ BufferUse find_buffer_use(const ir::Function& function, const ProgramShape& shap
       const std::span<const uint32_t> list = ir::arguments(function, op);
       for (size_t i = 0; i < list.size(); ++i) {
         bool reads = false, writes = false;
+        int64_t fills = INT64_MAX;
         for (uint32_t callee : ir::callees(function, op)) {
           const MemoryEffect effect = effects.of(callee)[i];
           reads = reads || effect.reads;
           writes = writes || effect.writes;
+          fills = std::min(fills, effect.fills);
         }
-        touch(list[i], reads, writes);
+        // A `switch` may call nothing.
+        const bool always =
+            op.code != Opcode::switch_call && list[i] < number.size() && number[list[i]] != kNone;
+        const bool whole = always && use.buffers[number[list[i]]].known &&
+                           fills >= use.buffers[number[list[i]]].count;
+        touch(list[i], reads, writes, whole);
       }
       break;
     }

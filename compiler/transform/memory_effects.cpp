@@ -1,6 +1,9 @@
 #include "compiler/transform/memory_effects.h"
 
+#include "compiler/transform/program_shape.h"
 #include "ir/operands.h"
+
+#include <algorithm>
 
 namespace sparsertc {
 
@@ -28,6 +31,37 @@ std::vector<uint8_t> derived_from(const ir::Function& function, uint32_t paramet
     }
   }
   return derived;
+}
+
+/// The longest run of elements from the first on that `for %i = 0 to N step 1` stores to, by
+/// `index %parameter, %i` with the size of an element, in a function that returns at its end only.
+int64_t filled_elements(const ir::Function& function, uint32_t parameter) {
+  const auto count = static_cast<uint32_t>(function.ops.size());
+  const ProgramShape shape(function);
+  const int64_t size = ir::size_in_bytes(function.register_type[parameter].element());
+  int64_t most = 0;
+  for (uint32_t at = 0; at < count; ++at) {
+    const Op& store = function.ops[at];
+    if (store.code == Opcode::return_void && at + 1 != count)
+      return 0;
+    const uint32_t inside = shape.region_of_op(at);
+    if (store.code != Opcode::store || store.immediate != 0 || store.width != 1 ||
+        !shape.assigned_once(store.operand[0]) || inside == 0 || shape.region(inside).parent != 0)
+      continue;
+    const uint32_t head = shape.statement_begin(shape.region(inside).end);
+    const Op& loop = function.ops[head];
+    if (loop.code != Opcode::for_loop || ir::high_half(loop.immediate) != 1 ||
+        !shape.region(inside).known)
+      continue;
+    for (uint32_t i = head + 1; i < at; ++i) {
+      const Op& index = function.ops[i];
+      if (index.code == Opcode::index && index.result.id == store.operand[0] &&
+          index.operand[0] == parameter && index.operand[1] == loop.result.id &&
+          index.operand[2] == ir::kImmediate && index.immediate == size)
+        most = std::max(most, shape.region(inside).executions);
+    }
+  }
+  return most;
 }
 
 } // namespace
@@ -87,6 +121,8 @@ MemoryEffect MemoryEffects::of_parameter(const ir::Function& function, uint32_t 
       break;
     }
   }
+  if (function.kind == ir::FunctionKind::host && effect.writes)
+    effect.fills = filled_elements(function, parameter);
   return effect;
 }
 

@@ -14,6 +14,9 @@ struct MemoryEffect {
   bool reads = false;
   bool writes = false;
   bool frees = false;
+  /// It writes at least the first so many elements, whatever happens. Seen of host functions that
+  /// store to each element in turn, in a loop of constant length that always runs.
+  int64_t fills = 0;
 };
 
 class MemoryEffects {
