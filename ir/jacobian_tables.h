@@ -9,6 +9,7 @@
 //              no row has two columns of one colour, so each derivative belongs to one entry
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -28,12 +29,28 @@ struct JacobianPattern {
   bool operator==(const JacobianPattern&) const = default;
 };
 
+/// How many threads of a GPU's warp share a task: the first task_end[0] tasks have 32, those up to
+/// task_end[1] have 16, then 8, 4, 2 and 1. All 0: one each.
+struct TaskLanes {
+  std::array<uint32_t, 6> task_end{};
+
+  bool shared() const { return task_end[4] > 0; }
+};
+
+/// The rows in the order in which they are evaluated; empty: from the first to the last, by one
+/// thread each.
+struct RowTasks {
+  std::vector<uint32_t> row;
+  TaskLanes lanes;
+};
+
 /// Tasks of one width W, each for W entries of one row.
 struct LocalTasks {
   uint32_t width = 0;            ///< W
   std::vector<uint32_t> row;     ///< by task
   std::vector<uint32_t> columns; ///< W a task; kNoTangent where there are fewer
   std::vector<uint32_t> places;  ///< W a task: where the derivative is stored
+  TaskLanes lanes;
 
   uint64_t count() const { return row.size(); }
 };
@@ -60,7 +77,7 @@ struct JacobianTables {
   std::vector<uint32_t> places;  ///< by entry; empty where value k is stored at k
   std::vector<LocalTasks> local; ///< of different widths; empty where the evaluation is coloured
   ColouredTasks coloured;        ///< no tasks where it is local
-  uint32_t lanes = 1;            ///< threads of a GPU that share one row-local task
+  RowTasks rows;                 ///< for residuals and products, by row
 };
 
 } // namespace sparsertc

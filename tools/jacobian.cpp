@@ -151,7 +151,7 @@ void write_jacobian(const std::string& path, const Pattern& pattern,
 Json to_json(const JacobianCandidate& candidate) {
   return {{"compression", to_string(candidate.compression)},
           {"width", candidate.width == 0 ? Json("own") : Json(candidate.width)},
-          {"lanes", candidate.lanes},
+          {"entries_per_lane", candidate.entries_per_lane},
           {"tasks", candidate.tasks},
           {"kernels", candidate.kernels},
           {"predicted_work", candidate.work},

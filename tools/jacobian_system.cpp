@@ -90,7 +90,7 @@ std::string evaluation_program(const JacobianRequest& request, const JacobianTab
                                bool checked) {
   jacobian::ProgramOptions options = program_options(request);
   options.checked = checked;
-  options.lanes = tables.lanes;
+  options.shared = tables.rows.lanes.shared();
   options.entries = jacobian::evaluation_entries(tables, request.with_write_entry);
   return make_program(request.source, request.parameters, options);
 }
@@ -148,7 +148,7 @@ JacobianTables schedule(const JacobianRequest& request, const JacobianMachine& m
   options.machine = machine;
   options.compression = request.compression;
   options.width = request.width;
-  options.lanes = request.lanes;
+  options.entries_per_lane = request.entries_per_lane;
   options.has_sums = jacobian::has_sums(request.source);
   options.order = request.order;
   options.places = request.places;
@@ -249,7 +249,7 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
   JacobianMachine machine =
       JacobianMachine::gpu(context.properties().multiprocessors, request.instances);
   if (batch)
-    machine.most_lanes = 1;
+    machine.shares_tasks = false;
   JacobianTables tables = schedule(request, machine, facts);
   say(request, "compiling its derivatives");
   start = Clock::now();

@@ -38,7 +38,8 @@ struct JacobianRequest {
 
   std::optional<JacobianCompression> compression;
   uint32_t width = 0; ///< 0: chosen
-  uint32_t lanes = 0; ///< of the GPU for a task; 0: chosen
+  /// Of a row, for each thread of the GPU that shares its sums; 0: it has one. Nothing: chosen.
+  std::optional<uint32_t> entries_per_lane;
   ColouringOrder order = ColouringOrder::smallest_last;
   /// Where the values are stored; empty: in the order of the pattern.
   std::vector<uint32_t> places;

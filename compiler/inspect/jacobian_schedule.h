@@ -20,12 +20,13 @@ namespace sparsertc {
 enum class JacobianCompression : uint8_t { local, coloured };
 std::string_view to_string(JacobianCompression compression);
 
-/// What evaluates: predicted times are in units of one tangent of one entry.
+/// What evaluates. Work is in units of one tangent of one entry, time in cycles of the machine.
 struct JacobianMachine {
-  double parallel = 1; ///< units done at once
-  double launch = 0;   ///< units that starting a kernel takes
+  double units_per_cycle = 1;
+  double entry_cycles = 0;  ///< from one entry of a task to the next
+  double launch_cycles = 0; ///< of starting a kernel
   uint64_t instances = 1;
-  uint32_t most_lanes = 1; ///< threads that can share a task
+  bool shares_tasks = false; ///< several threads can take part in a task
 
   static JacobianMachine cpu() { return {}; }
   static JacobianMachine gpu(uint32_t multiprocessors, uint64_t instances);
@@ -40,24 +41,27 @@ struct JacobianScheduleOptions {
   uint32_t width = 0;
   /// Whether the residual has sums whose terms can be dealt to several threads.
   bool has_sums = false;
-  /// Threads that share a task, a power of two; 0: chosen.
-  uint32_t lanes = 0;
+  /// Entries of a row for each thread that shares its task; 0: a task has one. Nothing: chosen, 0
+  /// or one of kEntriesPerLane.
+  std::optional<uint32_t> entries_per_lane;
   ColouringOrder order = ColouringOrder::smallest_last;
   /// Where value k of the pattern is to be stored; empty: at k.
   std::span<const uint32_t> places;
 };
 
 inline constexpr uint32_t kJacobianWidths[] = {1, 2, 4, 8};
+inline constexpr uint32_t kEntriesPerLane[] = {2, 4, 8, 16};
 
 /// The predictions for one way of evaluating.
 struct JacobianCandidate {
   JacobianCompression compression = JacobianCompression::local;
   uint32_t width = 0; ///< 0: each row's own
-  uint32_t lanes = 1;
+  uint32_t entries_per_lane = 0;
   uint64_t tasks = 0;
+  uint64_t threads = 0;
   uint64_t kernels = 0;
-  double work = 0; ///< units of all tasks
-  double time = 0; ///< units from the start to the end
+  double work = 0; ///< units of all threads
+  double time = 0; ///< cycles from the start to the end
 };
 
 struct JacobianSchedule {

@@ -11,7 +11,7 @@ namespace sparsertc::jacobian {
 namespace {
 
 /// Of a call: its own, what every call ends in, and two for each of 200 parameters.
-constexpr size_t kMostWords = 16 + 2 * 200;
+constexpr size_t kMostWords = 32 + 2 * 200;
 
 CallInstances all(uint64_t instances) {
   return {instances, 0, instances, 0, instances};
@@ -51,8 +51,7 @@ void CompiledGpuSystem::enqueue(const Launch& launch, cuda::DeviceAddress x,
   words[launch.call.result_word] = result;
   if (direction != nullptr)
     words[Evaluation::kProductDirectionWord] = *direction;
-  program_->enqueue(launch.kernel, {words.data(), call.words.size()}, call.tasks, call.lanes,
-                    call.instances, stream);
+  program_->enqueue(launch.kernel, call, {words.data(), call.words.size()}, stream);
 }
 
 void CompiledGpuSystem::residual(cuda::DeviceAddress x, cuda::DeviceAddress f,

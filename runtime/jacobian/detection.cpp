@@ -52,7 +52,8 @@ ProgramCall Inspection::call(std::vector<uint64_t> words, uint64_t tasks, uint64
 std::vector<double> Inspection::residual(const DetectionPoint& point) const {
   const auto x = upload_reals(program_, point.x, f32_);
   const auto f = upload_reals(program_, std::vector<double>(n_), f32_);
-  program_.run("sparsertc_residual", call({f->address()}, by_row_ ? n_ : 1, x->address(), point));
+  program_.run("sparsertc_residual",
+               call({f->address(), 0, 0, 0, 0, 0, 0, 0}, by_row_ ? n_ : 1, x->address(), point));
   return download_reals(*f, n_, f32_);
 }
 

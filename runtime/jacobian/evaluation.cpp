@@ -2,7 +2,37 @@
 
 #include "runtime/jacobian/program.h"
 
+#include <array>
+
 namespace sparsertc::jacobian {
+namespace {
+
+constexpr uint64_t kWarp = 32;
+
+/// TaskLanes of residual_kernels.cuh, and the threads it takes: 0 where each task has one.
+struct LaneWords {
+  std::array<uint32_t, 12> words{};
+  uint64_t threads = 0;
+
+  explicit LaneWords(const TaskLanes& lanes) {
+    if (!lanes.shared())
+      return;
+    uint64_t warps = 0, tasks = 0;
+    for (size_t group = 0; group < lanes.task_end.size(); ++group) {
+      warps += ((lanes.task_end[group] - tasks) * (kWarp >> group) + kWarp - 1) / kWarp;
+      tasks = lanes.task_end[group];
+      words[group] = static_cast<uint32_t>(warps);
+      words[group + 6] = lanes.task_end[group];
+    }
+    threads = warps * kWarp;
+  }
+  void append(std::vector<uint64_t>& call) const {
+    for (size_t k = 0; k < words.size(); k += 2)
+      call.push_back(words[k] | uint64_t{words[k + 1]} << 32);
+  }
+};
+
+} // namespace
 
 Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tables,
                        const ParameterSet& parameters, bool by_row, bool f32)
@@ -11,6 +41,8 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
   for (const LocalTasks& tasks : tables.local)
     local_.push_back({upload(program, tasks.row), upload(program, tasks.columns),
                       upload(program, tasks.places)});
+  if (!tables.rows.row.empty())
+    row_order_ = upload(program, tables.rows.row);
   if (!tables.places.empty())
     entry_places_ = upload(program, tables.places);
   if (tables.coloured.count() > 0) {
@@ -24,9 +56,9 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
 
 Evaluation::Call Evaluation::finished(std::string entry, std::vector<uint64_t> words,
                                       size_t result_word, uint64_t tasks, uint64_t x,
-                                      const CallInstances& instances, uint32_t lanes) const {
+                                      const CallInstances& instances, uint64_t threads) const {
   Call made;
-  made.call.lanes = lanes;
+  made.call.threads = threads;
   made.entry = std::move(entry);
   made.x_word = words.size();
   made.result_word = result_word;
@@ -38,14 +70,20 @@ Evaluation::Call Evaluation::finished(std::string entry, std::vector<uint64_t> w
 
 Evaluation::Call Evaluation::residual(uint64_t x, uint64_t f,
                                       const CallInstances& instances) const {
-  return finished("sparsertc_residual", {f}, 0, by_row_ ? tables_.pattern.rows : 1, x, instances,
-                  tables_.lanes);
+  const LaneWords lanes(tables_.rows.lanes);
+  std::vector<uint64_t> words = {f, row_order_ ? row_order_->address() : 0};
+  lanes.append(words);
+  return finished("sparsertc_residual", std::move(words), 0, by_row_ ? tables_.pattern.rows : 1, x,
+                  instances, lanes.threads);
 }
 
 Evaluation::Call Evaluation::product(uint64_t x, uint64_t v, uint64_t y, uint64_t work,
                                      const CallInstances& instances) const {
-  return finished("sparsertc_product", {v, y, work}, 1, by_row_ ? tables_.pattern.rows : 1, x,
-                  instances, tables_.lanes);
+  const LaneWords lanes(tables_.rows.lanes);
+  std::vector<uint64_t> words = {v, y, work, row_order_ ? row_order_->address() : 0};
+  lanes.append(words);
+  return finished("sparsertc_product", std::move(words), 1, by_row_ ? tables_.pattern.rows : 1, x,
+                  instances, lanes.threads);
 }
 
 std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, uint64_t work,
@@ -53,10 +91,12 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
   std::vector<Call> calls;
   for (size_t k = 0; k < local_.size(); ++k) {
     const LocalTasks& tasks = tables_.local[k];
-    calls.push_back(finished(local_entry(tasks.width),
-                             {values, local_[k].row->address(), local_[k].columns->address(),
-                              local_[k].places->address(), tasks.count()},
-                             0, tasks.count(), x, instances, tables_.lanes));
+    const LaneWords lanes(tasks.lanes);
+    std::vector<uint64_t> words = {values, local_[k].row->address(), local_[k].columns->address(),
+                                   local_[k].places->address(), tasks.count()};
+    lanes.append(words);
+    calls.push_back(finished(local_entry(tasks.width), std::move(words), 0, tasks.count(), x,
+                             instances, lanes.threads));
   }
   const ColouredTasks& coloured = tables_.coloured;
   if (coloured.count() > 0)

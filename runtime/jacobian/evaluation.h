@@ -41,7 +41,7 @@ public:
 
 private:
   Call finished(std::string entry, std::vector<uint64_t> words, size_t result_word, uint64_t tasks,
-                uint64_t x, const CallInstances& instances, uint32_t lanes = 1) const;
+                uint64_t x, const CallInstances& instances, uint64_t threads = 0) const;
 
   const JacobianTables& tables_;
   bool by_row_;
@@ -51,6 +51,7 @@ private:
     std::unique_ptr<ProgramMemory> row, columns, places;
   };
   std::vector<Local> local_;
+  std::unique_ptr<ProgramMemory> row_order_;
   std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_, entry_places_;
 };
 

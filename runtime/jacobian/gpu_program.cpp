@@ -82,13 +82,14 @@ std::unique_ptr<ProgramMemory> GpuProgram::allocate(uint64_t bytes) const {
 }
 
 void GpuProgram::run(const std::string& entry, const ProgramCall& call) const {
-  enqueue(kernel(entry), call.words, call.tasks, call.lanes, call.instances, stream_);
+  enqueue(kernel(entry), call, call.words, stream_);
   check(stream_);
 }
 
-void GpuProgram::enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> words,
-                         uint64_t tasks, uint64_t lanes, uint64_t instances,
-                         const cuda::Stream& stream) const {
+void GpuProgram::enqueue(const cuda::Kernel& kernel, const ProgramCall& call,
+                         std::span<const uint64_t> words, const cuda::Stream& stream) const {
+  const uint64_t instances = call.instances;
+  const uint64_t tasks = call.threads != 0 ? call.threads : call.tasks;
   if (tasks == 0 || instances == 0)
     return;
   // The call is one argument, a struct.
@@ -101,7 +102,7 @@ void GpuProgram::enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> w
     blocks_x = (instances + threads - 1) / threads;
     blocks_y = std::min(tasks, kMostBlocksY);
   } else {
-    blocks_x = (tasks * lanes + threads - 1) / threads;
+    blocks_x = (tasks + threads - 1) / threads;
   }
   if (blocks_x > context_.properties().max_grid[0])
     throw UserError(fmt::format("{} tasks are more than the GPU takes at once", tasks));

@@ -31,9 +31,9 @@ public:
   void run(const std::string& entry, const ProgramCall& call) const override;
 
   cuda::Kernel kernel(const std::string& entry) const { return module_.kernel(entry); }
-  /// One launch of tasks x lanes x instances threads; `words` are the call's.
-  void enqueue(const cuda::Kernel& kernel, std::span<const uint64_t> words, uint64_t tasks,
-               uint64_t lanes, uint64_t instances, const cuda::Stream& stream) const;
+  /// One launch of the call, with these words in the place of its own.
+  void enqueue(const cuda::Kernel& kernel, const ProgramCall& call, std::span<const uint64_t> words,
+               const cuda::Stream& stream) const;
   /// Waits, and throws where the user's code went wrong since the last time.
   void check(const cuda::Stream& stream) const;
   const cuda::Context& context() const { return context_; }

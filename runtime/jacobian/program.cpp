@@ -63,9 +63,9 @@ std::string make_program(const ResidualSource& source, const ParameterSet& param
                   "#define SPARSERTC_BATCH {:d}\n"
                   "#define SPARSERTC_CHECKED {:d}\n"
                   "#define SPARSERTC_LOOP_LIMIT {}u\n"
-                  "#define SPARSERTC_LANES {}\n",
+                  "#define SPARSERTC_SHARED {:d}\n",
                   options.f32 ? "float" : "double", options.batch, options.checked,
-                  options.loop_limit > 0 ? options.loop_limit : UINT32_MAX, options.lanes);
+                  options.loop_limit > 0 ? options.loop_limit : UINT32_MAX, options.shared);
   for (const std::string_view header :
        {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
     text += headed(header);

@@ -26,9 +26,9 @@ struct ProgramOptions {
   bool checked = false;
   /// Iterations of a loop; 0: no limit.
   uint32_t loop_limit = kDefaultLoopLimit;
-  /// Threads that share a task (sum_over); more than 1 on the GPU alone, for residuals by row, not
-  /// checked, no batch.
-  uint32_t lanes = 1;
+  /// Lanes of a warp share tasks (sum_over): on the GPU alone, for residuals by row, not checked,
+  /// no batch.
+  bool shared = false;
   std::vector<ProgramEntry> entries;
 };
 

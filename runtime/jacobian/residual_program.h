@@ -49,7 +49,7 @@ struct CallInstances {
 struct ProgramCall {
   std::vector<uint64_t> words;
   uint64_t tasks = 1;
-  uint64_t lanes = 1; ///< threads of a GPU that share a task
+  uint64_t threads = 0; ///< of a GPU, for each instance; 0: one for each task
   uint64_t instances = 1;
 };
 

@@ -14,7 +14,7 @@ concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) { r
 
 inline constexpr bool kByRow = ByRow<Real>;
 static_assert(kByRow || Whole<Real>, "SPARSERTC_NO_SIGNATURE");
-static_assert(kLanes == 1 || (kByRow && !kBatch && !kChecked));
+static_assert(!kShared || (kByRow && !kBatch && !kChecked));
 
 /// What every call ends in.
 struct Common {
@@ -39,7 +39,7 @@ struct Common {
 };
 
 /// Whether this one of a task's lanes stores result k: all have them.
-__device__ inline bool writes(int k) { return kLanes == 1 || own_lane() == k % kLanes; }
+__device__ inline bool writes(u32 k) { return !kShared || own_lane() == (k & (lane_count() - 1)); }
 
 /// The residual, in the user's form, with its results put where `f` says.
 template <class T>
@@ -56,16 +56,15 @@ __device__ void evaluate(const Unknowns<T>& x, const Parameters& p, const Residu
   }
 }
 
-/// A residual's own tasks are shared by lanes.
-struct Shared {
-  static constexpr int kTaskLanes = kLanes;
-};
-struct Alone {
-  static constexpr int kTaskLanes = 1;
+/// Which tasks are shared by how many lanes (ir/jacobian_tables.h: TaskLanes), and the warps that
+/// they take.
+struct TaskLanes {
+  u32 warp_end[6];
+  u32 task_end[6];
 };
 
 /// Which form the user's residual has: 1 by row, 0 whole.
-struct FormCall : Alone {
+struct FormCall {
   u64* by_row;
   Common c;
   __device__ u64 tasks() const { return 1; }
@@ -73,8 +72,10 @@ struct FormCall : Alone {
 };
 
 /// f = F(x).
-struct ResidualCall : Shared {
+struct ResidualCall {
   Real* f;
+  const u32* row; ///< by task; null: the task's number
+  TaskLanes lanes;
   Common c;
   __device__ u64 tasks() const { return kByRow ? c.n : 1; }
   template <class T = Real> __device__ void operator()(u64 task, u64 instance) const {
@@ -82,9 +83,10 @@ struct ResidualCall : Shared {
     const Unknowns<T> x(c.vector(c.x, instance), c.n);
     if constexpr (kByRow) {
       T own = T(0);
-      residual(Row(task), x, p, own);
+      const u64 i = row == nullptr ? task : load(row + task);
+      residual(Row(i), x, p, own);
       if (writes(0))
-        f[c.place(task, instance)] = own;
+        f[c.place(i, instance)] = own;
     } else {
       evaluate(x, p, Residuals<T>(f, c.n, c.stride, c.first + instance));
     }
@@ -92,10 +94,12 @@ struct ResidualCall : Shared {
 };
 
 /// y = J(x) v; `work`: 2 n numbers for each instance where the residual is whole.
-struct ProductCall : Shared {
+struct ProductCall {
   const Real* v;
   Real* y;
   Real* work;
+  const u32* row; ///< by task; null: the task's number
+  TaskLanes lanes;
   Common c;
   __device__ u64 tasks() const { return kByRow ? c.n : 1; }
   template <class T = Dual<Real, SeedVector::Tangent>>
@@ -104,9 +108,10 @@ struct ProductCall : Shared {
     const Unknowns<T> x(c.vector(c.x, instance), c.n, SeedVector{c.vector(v, instance)});
     if constexpr (kByRow) {
       T own = T(0);
-      residual(Row(task), x, p, own);
+      const u64 i = row == nullptr ? task : load(row + task);
+      residual(Row(i), x, p, own);
       if (writes(0))
-        y[c.place(task, instance)] = own.t.d[0];
+        y[c.place(i, instance)] = own.t.d[0];
     } else {
       const Residuals<T> f(work, work + c.n * c.instances, c.n, instance, c.instances);
       evaluate(x, p, f);
@@ -117,12 +122,13 @@ struct ProductCall : Shared {
 };
 
 /// Derivatives of one row by W of its columns (ir/jacobian_tables.h: LocalTasks).
-template <int W> struct LocalCall : Shared {
+template <int W> struct LocalCall {
   Real* values;
   const u32* row;
   const u32* columns;
   const u32* places;
   u64 count;
+  TaskLanes lanes;
   Common c;
   using T = Dual<Real, typename SeedColumns<W>::Tangent>;
   __device__ u64 tasks() const { return count; }
@@ -144,7 +150,7 @@ template <int W> struct LocalCall : Shared {
 
 /// Derivatives of all rows by W colours (ir/jacobian_tables.h: ColouredTasks); `work`: (1 + W) n
 /// numbers for each task and instance.
-template <int W> struct ColouredCall : Alone {
+template <int W> struct ColouredCall {
   Real* values;
   const u32* colour;
   const u64* offset;
@@ -170,7 +176,7 @@ template <int W> struct ColouredCall : Alone {
 
 /// Writes as many numbers as a Jacobian has to the same places, and does nothing else: what an
 /// evaluation's time is compared with. `places` null: number k at k.
-struct WriteCall : Alone {
+struct WriteCall {
   Real* values;
   const u32* places;
   u64 count;
@@ -184,7 +190,7 @@ struct WriteCall : Alone {
 
 /// How many unknowns each row reads, counting each as often as it is read, and which they are
 /// where there is a list; row i's list begins at offset[i].
-struct ReadsCall : Alone {
+struct ReadsCall {
   u32* count;
   const u64* offset;
   u32* list;
@@ -205,7 +211,7 @@ struct ReadsCall : Alone {
 
 /// Which of (up to 64 of) the unknowns that a row reads it depends on. Task t is of row row[t] and
 /// its list from first[t] to first[t + 1].
-struct RowSetsCall : Alone {
+struct RowSetsCall {
   const u32* row;
   const u64* first;
   const u32* list;
@@ -227,7 +233,7 @@ struct RowSetsCall : Alone {
 
 /// Which of 64 unknowns each row depends on, for chunks of 64: sets[row * chunks + chunk]. `work`:
 /// n numbers for each chunk.
-struct WholeSetsCall : Alone {
+struct WholeSetsCall {
   u64 first_chunk;
   u64 chunks;
   u64* sets;
@@ -244,16 +250,38 @@ struct WholeSetsCall : Alone {
 
 #ifdef __CUDACC__
 
+template <class Call>
+concept SharedCall = kShared && requires(const Call& call) { call.lanes; };
+
+/// Finds the task of the thread's lanes.
+template <SharedCall Call> __device__ void run_shared(const Call& call) {
+  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, warp = thread / 32;
+  u32 warps = 0, tasks = 0, group = 0;
+  while (group < 5 && warp >= call.lanes.warp_end[group]) {
+    warps = call.lanes.warp_end[group];
+    tasks = call.lanes.task_end[group];
+    ++group;
+  }
+  lanes_of_task() = 32 >> group;
+  const u32 task = tasks + (thread - warps * 32) / (32 >> group);
+  if (task < call.lanes.task_end[group])
+    call(task, 0);
+}
+
 template <class Call> __device__ void run(const Call& call) {
   if (kChecked)
     inside_sum() = false;
-  if constexpr (kBatch) {
+  if (kShared)
+    lanes_of_task() = 1;
+  if constexpr (SharedCall<Call>) {
+    run_shared(call);
+  } else if constexpr (kBatch) {
     const u64 instance = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (instance < call.c.instances)
       for (u64 task = blockIdx.y; task < call.tasks(); task += gridDim.y)
         call(task, instance);
   } else {
-    const u64 task = (u64(blockIdx.x) * blockDim.x + threadIdx.x) / Call::kTaskLanes;
+    const u64 task = u64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (task < call.tasks())
       call(task, 0);
   }

@@ -7,8 +7,8 @@
 //   SPARSERTC_BATCH       1 where parameters or vectors differ by instance, else 0
 //   SPARSERTC_CHECKED     1 where indices are compared with the arrays' lengths
 //   SPARSERTC_LOOP_LIMIT  iterations that one loop may take
-//   SPARSERTC_LANES       threads that share a task, a power of two up to 32; 1 on the host, in
-//                         batches and where the residual is whole
+//   SPARSERTC_SHARED      1 where lanes of a warp share tasks; not on the host, in batches, and
+//                         where the residual is whole
 
 namespace sparsertc {
 
@@ -19,7 +19,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8);
 
 inline constexpr bool kBatch = SPARSERTC_BATCH;
 inline constexpr bool kChecked = SPARSERTC_CHECKED;
-inline constexpr int kLanes = SPARSERTC_LANES;
+inline constexpr bool kShared = SPARSERTC_SHARED;
 
 // ---- what went wrong ----
 
@@ -249,28 +249,40 @@ struct SeedList {
 
 #ifdef __CUDACC__
 inline constexpr int kMostThreads = 128; // of a block
-__device__ inline int own_lane() { return threadIdx.x % kLanes; }
+/// How many lanes share the thread's task.
+__device__ inline u32& lanes_of_task() {
+  __shared__ u32 lanes[kMostThreads];
+  return lanes[threadIdx.x];
+}
+__device__ inline u32 lane_count() { return kShared ? lanes_of_task() : 1; }
+__device__ inline u32 own_lane() { return kShared ? threadIdx.x & (lane_count() - 1) : 0; }
 /// Whether the thread is inside of a sum; looked at in checked programs alone.
 __device__ inline bool& inside_sum() {
   __shared__ bool inside[kMostThreads];
   return inside[threadIdx.x];
 }
+__device__ inline u32 lanes_mask(u32 lanes) {
+  return lanes == 32 ? 0xFFFFFFFFu : ((1u << lanes) - 1u) << (threadIdx.x & 31 & ~(lanes - 1));
+}
 /// The sum over a task's lanes, the same bits in each: a + b is b + a.
 template <class A> __device__ A over_lanes(A value) {
-  const u32 lanes = kLanes == 32 ? 0xFFFFFFFFu : ((1u << (kLanes % 32)) - 1u)
-                                                     << (threadIdx.x % 32 / kLanes * kLanes);
-  for (int apart = kLanes / 2; apart > 0; apart /= 2)
-    value += __shfl_xor_sync(lanes, value, apart, kLanes);
+  const u32 lanes = lane_count(), mask = lanes_mask(lanes);
+  for (u32 apart = lanes / 2; apart > 0; apart /= 2)
+    value += __shfl_xor_sync(mask, value, apart);
   return value;
 }
 template <AnyDual N> __device__ N over_lanes(N a) {
-  a.v = over_lanes(a.v);
-  for (int k = 0; k < N::Tangent::kWords; ++k)
-    a.t.set_word(k, over_lanes(a.t.word(k)));
+  const u32 lanes = lane_count(), mask = lanes_mask(lanes);
+  for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
+    a.v += __shfl_xor_sync(mask, a.v, apart);
+    for (int k = 0; k < N::Tangent::kWords; ++k)
+      a.t.set_word(k, a.t.word(k) + __shfl_xor_sync(mask, a.t.word(k), apart));
+  }
   return a;
 }
 #else
-inline int own_lane() { return 0; }
+inline u32 lane_count() { return 1; }
+inline u32 own_lane() { return 0; }
 inline bool& inside_sum() {
   static thread_local bool inside = false;
   return inside;
@@ -290,13 +302,13 @@ __device__ auto sum_over(long long first, long long last, const F& term,
   }
   LoopLimit limit(line);
   T sum = T(0);
-  for (long long k = first + own_lane(); k < last; k += kLanes) {
+  for (long long k = first + own_lane(); k < last; k += lane_count()) {
     limit.step();
     sum += term(k);
   }
   if (kChecked)
     inside_sum() = false;
-  if constexpr (kLanes > 1)
+  if constexpr (kShared)
     return over_lanes(sum);
   else
     return sum;

@@ -192,10 +192,10 @@ TEST_CASE("jacobian: batches, widths, lanes, f32 and other places on the GPU") {
       request.compression = JacobianCompression::coloured;
       check_values(*gpu, one, request);
     }
-    for (const uint32_t lanes : {2u, 8u, 32u}) {
-      CAPTURE(lanes);
+    for (const uint32_t share : {1u, 4u, 16u}) {
+      CAPTURE(share);
       JacobianRequest request = request_of(one);
-      request.lanes = lanes;
+      request.entries_per_lane = share;
       check_values(*gpu, one, request);
       for (uint64_t k = 0; k < one.pattern.nnz(); ++k)
         request.places.push_back(static_cast<uint32_t>(2 * (one.pattern.nnz() - 1 - k)));

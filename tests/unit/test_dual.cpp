@@ -4,7 +4,7 @@
 #define SPARSERTC_BATCH 0
 #define SPARSERTC_CHECKED 1
 #define SPARSERTC_LOOP_LIMIT 1000u
-#define SPARSERTC_LANES 1
+#define SPARSERTC_SHARED 0
 #include "runtime/kernels/residual_prelude.cuh"
 
 #include "runtime/kernels/dual.cuh"

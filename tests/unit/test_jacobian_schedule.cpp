@@ -55,6 +55,21 @@ void check_tables(const Pattern& pattern, const JacobianTables& tables,
     }
 }
 
+/// Each task has the least power of two of lanes with at most `share` entries each, up to 32.
+void check_lanes(const Pattern& pattern, const std::vector<uint32_t>& row, const TaskLanes& lanes,
+                 uint32_t share) {
+  REQUIRE(lanes.task_end.back() == row.size());
+  size_t group = 0;
+  for (uint32_t t = 0; t < row.size(); ++t) {
+    while (t >= lanes.task_end[group])
+      ++group;
+    const uint32_t own = 32u >> group;
+    const uint64_t entries = pattern.row_length(row[t]);
+    CHECK((own == 32 || uint64_t{own} * share >= entries));
+    CHECK((own == 1 || uint64_t{own} / 2 * share < entries));
+  }
+}
+
 } // namespace
 
 TEST_CASE("jacobian schedule: every entry by one tangent, in every way") {
@@ -119,9 +134,9 @@ TEST_CASE("jacobian schedule: the width follows the machine") {
     return schedule_jacobian(pattern, options).chosen;
   };
   CHECK(of(JacobianMachine::cpu()).width == 0);
-  CHECK(of({1e9, 0, 1}).width == 1);
+  CHECK(of({1e9, 650, 2000, 1}).width == 1);
   // Kernels cost, too.
-  CHECK(of({1, 1e12, 1}).kernels == 1);
+  CHECK(of({1, 0, 1e12, 1}).kernels == 1);
 }
 
 TEST_CASE("jacobian schedule: threads share tasks where there are sums and threads") {
@@ -129,15 +144,27 @@ TEST_CASE("jacobian schedule: threads share tasks where there are sums and threa
   const Pattern pattern = test::random_square(random, 50, 30);
   JacobianScheduleOptions options;
   options.machine = JacobianMachine::gpu(132, 1);
-  CHECK(schedule_jacobian(pattern, options).tables.lanes == 1);
+  const auto tables = [&] { return schedule_jacobian(pattern, options).tables; };
+  CHECK_FALSE(tables().rows.lanes.shared());
+  CHECK(tables().rows.row.empty());
   options.has_sums = true;
-  CHECK(schedule_jacobian(pattern, options).tables.lanes > 1);
-  options.lanes = 4;
-  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 4);
+  CHECK(tables().rows.lanes.shared());
+  for (const uint32_t share : {1u, 2u, 4u, 16u}) {
+    CAPTURE(share);
+    options.entries_per_lane = share;
+    const JacobianTables made = tables();
+    check_tables(pattern, made, {});
+    check_lanes(pattern, made.rows.row, made.rows.lanes, share);
+    for (const LocalTasks& tasks : made.local)
+      check_lanes(pattern, tasks.row, tasks.lanes, share);
+  }
+  options.entries_per_lane = 0;
+  CHECK_FALSE(tables().rows.lanes.shared());
+  options.entries_per_lane.reset();
   options.machine = JacobianMachine::gpu(132, 1000);
-  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 1);
+  CHECK_FALSE(tables().rows.lanes.shared());
   options.machine = JacobianMachine::cpu();
-  CHECK(schedule_jacobian(pattern, options).chosen.lanes == 1);
+  CHECK_FALSE(tables().rows.lanes.shared());
 }
 
 TEST_CASE("jacobian schedule: patterns at the edge") {
