@@ -47,6 +47,12 @@ config.substitutions.append(("%python", sys.executable))
 exit_code = os.path.join(config.test_source_root, "command", "Inputs", "exit_code.py")
 config.substitutions.append(("%exit_code", sys.executable + " " + exit_code))
 
+config.environment.pop("CXX", None)
+if shutil.which("c++"):
+    config.available_features.add("host-compiler")
+else:
+    lit_config.note("SKIPPED: c++ not found, so residuals are not compiled for the CPU")
+
 search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
 ptxas = shutil.which("ptxas", path=search)
 if ptxas:
