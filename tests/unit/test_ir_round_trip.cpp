@@ -32,7 +32,7 @@ private:
   bool chance(uint32_t percent) { return below(100) < percent; }
   Type scalar() { return static_cast<Scalar>(1 + below(9)); }
   Type pointer() {
-    return Type::pointer(static_cast<Space>(1 + below(5)), static_cast<Scalar>(2 + below(8)));
+    return Type::pointer(static_cast<Space>(1 + below(6)), static_cast<Scalar>(2 + below(8)));
   }
   Type type_for(std::string_view types);
   Reg reg(Type type, uint32_t count = 1);
@@ -313,6 +313,7 @@ void Generator::function(uint32_t index) {
   function_->kind = static_cast<FunctionKind>(index);
   if (function_->kind == FunctionKind::kernel) {
     function_->block[0] = 1 + below(1024);
+    function_->cluster[1] = 1 + below(2);
     function_->max_registers = below(2) * 96;
   }
   function_->cpu = function_->kind == FunctionKind::host && chance(50);

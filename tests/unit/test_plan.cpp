@@ -582,6 +582,9 @@ TEST_CASE("manifests that are wrong are refused with the key") {
   refused("key entries[0].pointer_alignment_bytes: ",
           [](Json&, Json& e) { e["pointer_alignment_bytes"] = 12; });
   refused("key entries[0].grid.y: ", [](Json&, Json& e) { e["grid"].erase("y"); });
+  refused("key entries[0].grid.cluster_y: ", [](Json&, Json& e) { e["grid"]["cluster_y"] = 0; });
+  refused("key entries[0].grid.cluster_y: ", [](Json&, Json& e) { e["grid"]["cluster_y"] = 3; });
+  refused("key entries[0].grid.cluster_y: ", [](Json&, Json& e) { e["grid"]["cluster_y"] = 16; });
   refused("key entries[0].parameters[0].role: ",
           [](Json&, Json& e) { e["parameters"][0]["role"] = "a"; });
   refused("key entries[0].parameters[0].role: ",

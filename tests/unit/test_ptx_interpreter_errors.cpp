@@ -179,3 +179,67 @@ TEST_CASE("launches are checked") {
   CHECK_THROWS_WITH(snippet.run("sparsertc_launch", {}, {32, 1, 1}),
                     Catch::Contains("2 arguments"));
 }
+
+TEST_CASE("faults of clusters of blocks are found") {
+  // Block r writes r at the place of its thread, and reads what the other block has there.
+  const auto program = [](const std::string& first, const std::string& last,
+                          const std::string& rank = "%r2") {
+    return fmt::format(R"(.visible .entry sparsertc_pair(.param .u64 out)
+.reqntid 32, 1, 1
+.explicitcluster
+.reqnctapercluster 2, 1, 1
+{{
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<2>;
+  .reg .pred %p<1>;
+  .shared .b32 mine[32];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  and.b32 %r1, %r1, 1;
+  xor.b32 %r2, %r1, 1;
+  mov.b32 %r3, mine;
+  mad.lo.s32 %r3, %r0, 4, %r3;
+  st.shared.b32 [%r3], %r1;
+  {}
+  mapa.shared::cluster.u32 %r4, %r3, {};
+  ld.shared::cluster.b32 %r5, [%r4];
+  {}
+  ld.param.b64 %rd0, [out];
+  mov.u32 %r6, %ctaid.x;
+  mad.lo.s32 %r6, %r6, 32, %r0;
+  mad.wide.s32 %rd1, %r6, 4, %rd0;
+  st.global.b32 [%rd1], %r5;
+  ret;
+}})",
+                       first, rank, last);
+  };
+  const std::string meet = "barrier.cluster.arrive; barrier.cluster.wait;";
+  std::vector<uint32_t> out(128, 99);
+  const auto run = [&](const std::string& text, uint32_t blocks = 4) -> std::string {
+    Snippet snippet(text);
+    snippet.argument(snippet.machine.register_buffer(out.data(), 4 * out.size(), true));
+    try {
+      snippet.run("sparsertc_pair", {blocks, 1, 1}, {32, 1, 1});
+    } catch (const ptx::Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(run(program(meet, meet)) == "");
+  for (uint32_t i = 0; i < 128; ++i)
+    CHECK(out[i] == 1 - i / 32 % 2);
+  CHECK(run(program("barrier.cluster.arrive; add.u32 %r7, %r0, 1; barrier.cluster.wait;", meet)) ==
+        "");
+  CHECK_THAT(run(program("", meet)), Catch::Contains("shared memory"));
+  CHECK_THAT(run(program("bar.sync 0;", meet)), Catch::Contains("shared memory"));
+  CHECK_THAT(run(program(meet, "")), Catch::Contains("has ended"));
+  CHECK_THAT(run(program(meet, meet, "2")), Catch::Contains("block 2 of a cluster of 2"));
+  CHECK_THAT(run(program("barrier.cluster.wait;", meet)),
+             Catch::Contains("without having arrived"));
+  CHECK_THAT(run(program("barrier.cluster.arrive; barrier.cluster.arrive;", meet)),
+             Catch::Contains("a second time"));
+  CHECK_THAT(run(program(meet, meet), 3), Catch::Contains("in clusters of 2x1x1"));
+  // Threads that have ended are not waited for.
+  CHECK(run(program(meet, "setp.lt.u32 %p0, %r0, 16; @%p0 barrier.cluster.arrive; "
+                          "@%p0 barrier.cluster.wait;")) == "");
+}
