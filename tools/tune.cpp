@@ -149,7 +149,7 @@ int tune_matrix(const TuneOptions& options) {
       *gpu, 2 * std::max<uint64_t>(gpu->properties().l2_cache_bytes, uint64_t{32} << 20));
   record.cold = layer.time_cold(winner, flush, options.rounds);
   record.search_seconds = found.seconds;
-  record.candidates_tried = found.trials.size();
+  record.candidates_tried = found.tried;
   record.candidates_in_space = found.space;
   record.exhausted = found.exhausted;
   record.interrupted = found.interrupted;

@@ -248,7 +248,7 @@ private:
     record.cold = time_cold(
         gpu_, stream_, [&] { comparison_.enqueue(plan); }, flush_, kRounds);
     record.search_seconds = found.seconds;
-    record.candidates_tried = found.trials.size();
+    record.candidates_tried = found.tried;
     record.candidates_in_space = found.space;
     record.exhausted = found.exhausted;
     record.interrupted = found.interrupted;

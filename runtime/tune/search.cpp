@@ -89,6 +89,15 @@ private:
   std::vector<double> measured_ratios_;
 };
 
+/// Valid ones first, fastest first.
+void sort_trials(std::vector<Trial>& trials) {
+  std::stable_sort(trials.begin(), trials.end(), [](const Trial& a, const Trial& b) {
+    if (a.refused.empty() != b.refused.empty())
+      return a.refused.empty();
+    return a.refused.empty() && a.time_us < b.time_us;
+  });
+}
+
 /// What a making thread hands over.
 struct Made {
   size_t index = 0;
@@ -123,13 +132,9 @@ public:
     }
     if (failure_)
       std::rethrow_exception(failure_);
-    std::stable_sort(result_.trials.begin(), result_.trials.end(),
-                     [](const Trial& a, const Trial& b) {
-                       if (a.refused.empty() != b.refused.empty())
-                         return a.refused.empty();
-                       return a.refused.empty() && a.time_us < b.time_us;
-                     });
-    result_.exhausted = result_.trials.size() == space_.size();
+    sort_trials(result_.trials);
+    result_.tried = result_.trials.size();
+    result_.exhausted = result_.tried == space_.size();
     result_.seconds = hooks_.now() - begin_;
     return std::move(result_);
   }
@@ -313,33 +318,55 @@ SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hook
     return Search(space, hooks, options).run();
   const double begin = hooks.now();
 
+  const auto has_sample = [&](const Candidate& candidate) {
+    return !hooks.has_sample || hooks.has_sample(candidate);
+  };
   SearchHooks on_samples = hooks;
-  on_samples.make = hooks.make_sample;
+  on_samples.make = [&](const Candidate& candidate, const std::atomic<bool>& stop) {
+    return has_sample(candidate) ? hooks.make_sample(candidate, stop) : hooks.make(candidate, stop);
+  };
   on_samples.check = [](const CandidateCode&) { return std::string(); };
   SearchOptions first = options;
   first.budget_seconds = options.budget_seconds * options.sample_share;
-  first.keep = 0;
+  first.keep = options.finalists;
   SearchResult samples = Search(space, on_samples, first).run();
 
-  std::vector<Candidate> finalists;
-  for (Trial& trial : samples.trials) {
-    trial.is_sample = true;
-    if (!trial.refused.empty() || finalists.size() == options.finalists)
-      continue;
-    finalists.push_back(trial.candidate);
-    finalists.back().predicted_us = trial.time_us;
+  std::vector<Candidate> to_make;
+  std::vector<Trial> made, on_sample;
+  for (size_t i = 0; i < samples.trials.size(); ++i) {
+    Trial& trial = samples.trials[i];
+    trial.is_sample = has_sample(trial.candidate);
+    const bool is_finalist = trial.refused.empty() && i < options.finalists;
+    if (is_finalist && trial.is_sample) {
+      to_make.push_back(trial.candidate);
+      to_make.back().predicted_us = trial.time_us;
+    } else if (is_finalist) {
+      trial.refused = hooks.check(*trial.code);
+      trial.is_wrong = !trial.refused.empty();
+    }
+    if (!is_finalist || trial.is_sample || trial.is_wrong)
+      trial.code = nullptr;
+    (is_finalist && !trial.is_sample ? made : on_sample).push_back(std::move(trial));
   }
   SearchHooks in_full = hooks;
   SearchOptions second = options;
   second.budget_seconds = std::max(0.0, options.budget_seconds - (hooks.now() - begin));
   if (samples.interrupted) { // what was found so far is to be kept: one must be made
     in_full.interrupted = [] { return false; };
-    second.most_trials = 1;
+    second.most_trials = made.empty() ? 1 : 0;
   }
-  SearchResult result = Search(finalists, in_full, second).run();
-  result.trials.insert(result.trials.end(), std::make_move_iterator(samples.trials.begin()),
-                       std::make_move_iterator(samples.trials.end()));
+  SearchResult result = Search(to_make, in_full, second).run();
+  result.trials.insert(result.trials.end(), std::make_move_iterator(made.begin()),
+                       std::make_move_iterator(made.end()));
+  sort_trials(result.trials);
+  size_t with_code = 0;
+  for (Trial& trial : result.trials)
+    if (trial.code && ++with_code > options.keep)
+      trial.code = nullptr;
+  result.trials.insert(result.trials.end(), std::make_move_iterator(on_sample.begin()),
+                       std::make_move_iterator(on_sample.end()));
   result.space = space.size();
+  result.tried = samples.tried;
   result.exhausted = result.exhausted && samples.exhausted;
   result.interrupted = result.interrupted || samples.interrupted;
   result.seconds = hooks.now() - begin;

@@ -54,6 +54,9 @@ struct SearchHooks {
   std::function<std::shared_ptr<const CandidateCode>(const Candidate&,
                                                      const std::atomic<bool>& stop)>
       make_sample;
+  /// Which candidates have a sample that is smaller than the whole; the others are made in full at
+  /// once. May be empty: all have.
+  std::function<bool(const Candidate&)> has_sample;
   /// Microseconds of one launch, measured quickly; on the caller's thread. Throws Error where it
   /// cannot run.
   std::function<double(const CandidateCode&)> time;
@@ -83,6 +86,7 @@ struct SearchResult {
   /// those on samples in the same order.
   std::vector<Trial> trials;
   size_t space = 0;
+  size_t tried = 0;       ///< different candidates, on samples or in full
   bool exhausted = false; ///< every candidate was tried
   bool interrupted = false;
   double seconds = 0;
@@ -90,7 +94,8 @@ struct SearchResult {
   size_t valid() const;
 };
 
-/// With make_sample in two rounds: all candidates on samples, then the best few in full.
+/// With make_sample in two rounds: all candidates on samples, then the best few in full, where they
+/// have not been made in full already.
 ///
 /// When the budget is spent no new candidate is begun and those in the making are stopped, but at
 /// least one is brought to its end (unless eight have been refused by then). Throws nothing of its
