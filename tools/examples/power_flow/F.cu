@@ -26,11 +26,11 @@ __device__ void residual(Row i, Unknowns<T> x, const Parameters& p, T& f) {
   const double turn = active ? 0.0 : 1.5707963267948966;
   const T angle = x[p.angle_unknown[bus]];
   const T magnitude = magnitude_at(p.magnitude_unknown[bus], bus, x, p);
-  T sum = magnitude * (active ? p.own_conductance[bus] : -p.own_susceptance[bus]);
-  for (long long e = p.row_start[bus]; e < p.row_start[bus + 1]; ++e) {
+  const T own = magnitude * (active ? p.own_conductance[bus] : -p.own_susceptance[bus]);
+  const T others = sum_over(p.row_start[bus], p.row_start[bus + 1], [&](long long e) {
     const long long other = p.neighbour[e];
     const T across = angle - angle_at(p.neighbour_angle[e], other, x, p) - (p.phase[e] + turn);
-    sum += magnitude_at(p.neighbour_magnitude[e], other, x, p) * (p.admittance[e] * cos(across));
-  }
-  f = magnitude * sum - (active ? p.active[bus] : p.reactive[bus]);
+    return magnitude_at(p.neighbour_magnitude[e], other, x, p) * (p.admittance[e] * cos(across));
+  });
+  f = magnitude * (own + others) - (active ? p.active[bus] : p.reactive[bus]);
 }
