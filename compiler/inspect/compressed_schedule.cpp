@@ -14,10 +14,11 @@ constexpr uint32_t kWarp = 32;
 constexpr uint32_t kThreadsPerBlock = 1024;
 /// Blocks that fill a large GPU, one for each multiprocessor (H200).
 constexpr uint32_t kBlocks = 132;
-constexpr uint32_t kVectorBytes = 16;
+constexpr uint32_t kVectorBytes = 16, kLanesTogether = 8;
 constexpr uint32_t kLeastInFlight = 2, kMostInFlight = 16;
-/// Fewest slots of a part that pay for its filled-up last step.
-constexpr uint64_t kLeastSlotsOfPart = 2 * kCompressedStep;
+/// Threads of a block that hide the latency of staging, and entries that a part has at least.
+constexpr uint32_t kEnoughThreads = 256;
+constexpr uint64_t kLeastEntriesOfPart = kCompressedStep;
 /// Columns of a block up to which B is staged in the accumulating type: the loads are narrower than
 /// a bank, so the conversions would be all that is saved.
 constexpr uint32_t kMostWideColumns = 2;
@@ -53,6 +54,10 @@ void set_rows(SpmmSchedule& schedule, uint32_t rows, uint32_t parts) {
   tile.warps = ceil_div(rows, stream.rows_per_warp);
   tile.rows = tile.warps * stream.rows_per_warp;
   schedule.threads_x = kWarp * tile.warps;
+  // A warp's loads of 16 bytes are served eight lanes at a time.
+  const uint32_t bytes = tile.vec * staged_element_bytes(schedule);
+  stream.parts_together =
+      bytes == kVectorBytes ? std::max(1u, kLanesTogether / stream.lanes_per_part) : 1;
 }
 
 /// The most that fit, at most `most`.
@@ -83,14 +88,15 @@ uint32_t choose_parts(const Pattern& pattern, const SpmmSchedule& schedule, uint
   const uint64_t row_length = pattern.nnz() / std::max(1u, pattern.rows);
   uint32_t parts = 1;
   while (2 * parts * lanes <= kWarp && uint64_t{rows} * 2 * parts * lanes <= kThreadsPerBlock &&
-         row_length >= 2 * parts * kLeastSlotsOfPart)
+         row_length >= 2 * parts * kLeastEntriesOfPart &&
+         (rows * parts * lanes < kEnoughThreads || parts * lanes < kLanesTogether))
     parts *= 2;
   return parts;
 }
 
 void deal_rows(const Pattern& pattern, SpmmSchedule& schedule) {
   CompressedStream& stream = schedule.stream;
-  plan_compressed_stream(pattern, element_bytes(schedule.problem.type), stream);
+  deal_to_warps(pattern, element_bytes(schedule.problem.type), stream);
   // Warps of one block are `blocks` apart in the order of lengths, so that blocks are alike.
   const uint32_t blocks = ceil_div(stream.warps(), schedule.tile.warps);
   schedule.tile_begin.assign(1, 0);
@@ -172,32 +178,12 @@ SpmmPrediction predict_compressed(const Pattern& pattern, const SpmmSchedule& sc
   return prediction;
 }
 
-RowStaging row_staging(const SpmmSchedule& schedule) {
+uint32_t row_staging_bytes(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   const uint32_t size = element_bytes(problem.type);
-  const uint32_t bytes = schedule.stream.columns_per_block * size;
-  const bool wide = schedule.stream.staged_wide && problem.type != DataType::f32;
-  if (!wide && bytes >= 4 && rows_allow(problem, std::min(bytes, kVectorBytes) / size))
-    return RowStaging::pieces;
-  const bool along_k =
-      problem.layout == Layout::column_major || (*problem.columns == 1 && problem.ldb == 1);
-  const uint32_t run = kVectorBytes / size;
-  if (along_k && schedule.inner % run == 0 && (*problem.columns == 1 || problem.ldb % run == 0))
-    return RowStaging::runs;
-  return RowStaging::elements;
-}
-
-uint32_t row_staging_bytes(const SpmmSchedule& schedule) {
-  const uint32_t size = element_bytes(schedule.problem.type);
-  switch (row_staging(schedule)) {
-  case RowStaging::pieces:
-    return std::min(schedule.stream.columns_per_block * size, kVectorBytes);
-  case RowStaging::runs:
-    return kVectorBytes;
-  case RowStaging::elements:
-    break;
-  }
-  return size;
+  const uint32_t bytes = std::min(schedule.stream.columns_per_block * size, kVectorBytes);
+  const bool converts = schedule.stream.staged_wide && problem.type != DataType::f32;
+  return !converts && bytes >= 4 && rows_allow(problem, bytes / size) ? bytes : 0;
 }
 
 void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
@@ -208,13 +194,15 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
   tile.groups = 1;
-  schedule.stream.staged = {smallest_stream(pattern, element_bytes(problem.type)).delta_bits,
-                            pattern.columns};
+  const uint32_t value_bytes = element_bytes(problem.type);
+  const CompressedSize runs = smallest_stream(pattern, value_bytes);
   // As many columns as fit beside the stream; the rest in other blocks, which read it again.
-  const uint32_t even_rows = ceil_div(std::max(1u, pattern.rows), kBlocks);
   uint32_t columns = std::bit_ceil(std::max(1u, *problem.columns));
   while (true) {
     set_columns(schedule, choice, columns);
+    const uint32_t column_blocks = ceil_div(std::max(1u, *problem.columns), columns);
+    const uint32_t even_rows =
+        ceil_div(std::max(1u, pattern.rows), std::max(1u, kBlocks / column_blocks));
     const uint32_t most_rows = kThreadsPerBlock / schedule.stream.lanes_per_part;
     uint32_t rows = choice.rows.value_or(std::min(even_rows, std::min(256u, most_rows)));
     if (schedule.stream.lanes_per_part <= kWarp) {
@@ -223,6 +211,7 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
         if (!choice.rows && choice.warps)
           rows = *choice.warps * (kWarp / (parts * schedule.stream.lanes_per_part));
         set_rows(schedule, rows, parts);
+        choose_format(pattern, value_bytes, runs, schedule.stream);
         set_in_flight(schedule, choice.prefetch.value_or(kMostInFlight));
         if (shared_bytes(schedule) <= schedule.target.shared_bytes_per_block)
           break;

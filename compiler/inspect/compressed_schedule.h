@@ -27,14 +27,8 @@ SpmmPrediction predict_compressed(const Pattern& pattern, const SpmmSchedule& sc
 uint64_t staged_bytes(const SpmmSchedule& schedule);
 uint64_t in_flight_bytes(const SpmmSchedule& schedule);
 
-/// How the rows of B come into shared memory.
-enum class RowStaging : uint8_t {
-  pieces,   ///< asynchronous copies of `staging_piece` bytes of a row
-  runs,     ///< vectors along K
-  elements, ///< one by one
-};
-RowStaging row_staging(const SpmmSchedule& schedule);
-/// Bytes of one copy (pieces), or of a vector (runs).
+/// Bytes of the asynchronous copies by which rows of B come into shared memory; 0 where elements
+/// pass registers, one by one.
 uint32_t row_staging_bytes(const SpmmSchedule& schedule);
 
 } // namespace sparsertc

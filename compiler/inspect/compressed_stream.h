@@ -2,13 +2,17 @@
 // of the weights decide.
 //
 // A row's entries become slots: a value, and the distance to the entry before in rows of B as they
-// are staged in shared memory. `splitk` parts of the row have about the same number of slots each,
+// are staged in shared memory. `splitk` parts of the row have nearly the same number of slots each,
 // and each part a first place. Distances have 4 or 8 bits, whichever makes the stream smaller for
 // the pattern. Between the staged rows of B there are rows of zeros, so close that one is within
 // reach of every place: a distance too long for its bits goes by way of one, and slots that only
 // fill up a step stand at one. Such a slot multiplies 0 by 0, whatever B holds.
 //
 //   staged:  0 | rows 0 .. spacing-1 | 0 | rows spacing .. | 0 | ... | last row | 0
+//
+// The parts are runs of the row, or, where that costs few bytes, classes: part p has the places
+// that are p modulo the number of parts which load at the same time, so that their loads are from
+// different banks; what a part has no room for goes to another.
 #pragma once
 
 #include "compiler/pattern/pattern.h"
@@ -24,8 +28,8 @@ struct StagedRows {
   uint32_t delta_bits = 8;
   uint32_t rows = 0; ///< of B
 
-  /// Rows of B between two rows of zeros.
-  uint32_t spacing() const { return (1u << delta_bits) - 2; }
+  /// Rows of B between two rows of zeros; divides the threads of every block.
+  uint32_t spacing() const { return delta_bits == 8 ? 32 : 8; }
   uint32_t most_delta() const { return (1u << delta_bits) - 1; }
   uint32_t place_of(uint32_t row) const { return row + row / spacing() + 1; }
   /// Places, those of zeros included.
@@ -45,6 +49,9 @@ struct CompressedStream {
   uint32_t columns_per_block = 1;
   uint32_t lanes_per_part = 1; ///< each with `vec` columns
   uint32_t parts = 1;          ///< of a row
+  /// Parts that load at the same time; whether they are classes of places.
+  uint32_t parts_together = 1;
+  bool has_classes = false;
   uint32_t rows_per_warp = 1;
   /// B is staged in the accumulating type.
   bool staged_wide = false;
@@ -67,16 +74,20 @@ struct CompressedStream {
   }
 };
 
-/// Chooses the width of distances and deals rows to warps; `stream` has all that the tile says.
-void plan_compressed_stream(const Pattern& pattern, uint32_t value_bytes, CompressedStream& stream);
-/// Bytes of the smaller stream, if its parts needed no filling up, and its width of distances.
+/// Bytes of the smaller stream of rows in one run, and its width of distances.
 struct CompressedSize {
   uint32_t delta_bits = 8;
   uint64_t bytes = 0;
 };
 CompressedSize smallest_stream(const Pattern& pattern, uint32_t value_bytes);
 
-/// Slots of a row with its columns, hops included.
+/// Chooses between runs (`runs` from smallest_stream) and classes, and the width of distances.
+void choose_format(const Pattern& pattern, uint32_t value_bytes, const CompressedSize& runs,
+                   CompressedStream& stream);
+/// Deals rows to warps.
+void deal_to_warps(const Pattern& pattern, uint32_t value_bytes, CompressedStream& stream);
+
+/// Slots of a row with its columns in one run, hops included.
 uint64_t slots_of_row(const StagedRows& staged, std::span<const uint32_t> columns);
 
 /// One part of a row as it is stored.
@@ -89,9 +100,10 @@ struct CompressedPart {
   uint32_t first_place = 0;
   std::vector<Slot> slots; ///< `steps` * kCompressedStep of them
 };
-/// Splits a row into `parts` parts of `steps` steps; they must be enough.
-std::vector<CompressedPart> compress_row(const StagedRows& staged,
-                                         std::span<const uint32_t> columns, uint32_t parts,
-                                         uint32_t steps);
+/// Splits a row into the stream's parts of `steps` steps; they must be enough.
+std::vector<CompressedPart> compress_row(const CompressedStream& stream,
+                                         std::span<const uint32_t> columns, uint32_t steps);
+/// The fewest steps that are enough.
+uint32_t steps_of_row(const CompressedStream& stream, std::span<const uint32_t> columns);
 
 } // namespace sparsertc

@@ -39,8 +39,11 @@ using ir::Type;
 constexpr uint32_t kWarp = 32;
 /// Lengths up to which they stand in the code.
 constexpr size_t kMostLengthsInCode = 8;
-/// Elements of B a thread has in flight while it stages them one by one, and vectors along K.
-constexpr uint32_t kElementsInFlight = 8, kRunsInFlight = 2;
+/// Elements of B that a thread has in flight while it stages them one by one; copies it starts in
+/// one round.
+constexpr uint32_t kElementsInFlight = 16, kCopiesInFlight = 16;
+/// Bytes that an address may be away from its register.
+constexpr int64_t kMostOffset = 1 << 23;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -84,8 +87,7 @@ std::vector<uint8_t> stream_bytes(const SpmmSchedule& schedule, const Pattern& p
         columns = pattern.row(stream.rows[at]);
         offset = pattern.row_offset[stream.rows[at]];
       }
-      std::vector<CompressedPart> of_row =
-          compress_row(stream.staged, columns, stream.parts, steps);
+      std::vector<CompressedPart> of_row = compress_row(stream, columns, steps);
       for (uint32_t p = 0; p < stream.parts; ++p) {
         of_warp[r * stream.parts + p] = std::move(of_row[p]);
         row_offset[r * stream.parts + p] = offset;
@@ -170,12 +172,12 @@ public:
     write_numbers();
     write_steps();
     staged_ = builder_.address(symbols_.staged);
-    if (row_staging(schedule_) == RowStaging::pieces)
+    if (row_staging_bytes(schedule_) != 0)
       stage_pieces();
     start_stream();
-    if (row_staging(schedule_) == RowStaging::runs)
-      stage_runs();
-    if (row_staging(schedule_) == RowStaging::elements)
+    load_row();
+    stage_zeros();
+    if (row_staging_bytes(schedule_) == 0)
       stage_elements();
     // The first group holds the rows of B and the first step.
     builder_.copy_wait(tile_.prefetch - 2);
@@ -296,179 +298,152 @@ private:
   }
 
   // ---- rows of B ----
+  //
+  // Threads go through the rows of B in rounds. Where a round is a whole number of the distances
+  // between rows of zeros, the places of a thread's rows are the same number apart, and every
+  // address is a constant away from its first.
 
-  /// The row of B at a place, and whether there is one.
-  struct Row {
-    Reg number, is_real;
-  };
-  Row row_at(Reg place) {
-    const uint32_t period = stream_.staged.spacing() + 1;
-    const Reg before = div(place, period);
-    Row row;
-    row.number =
-        builder_.sub(Scalar::i32, builder_.sub(Scalar::i32, place, before), Operand::integer(1));
-    const Reg in_period = builder_.sub(Scalar::i32, place, mul(before, period));
-    row.is_real =
-        both(builder_.compare(Comparison::ne, Scalar::i32, in_period, Operand::integer(0)),
-             less(place, Operand::integer(stream_.staged.count() - 1)));
-    return row;
-  }
   Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
 
+  /// The place of a row of B in a register.
+  Reg place_of(Reg row) {
+    const uint32_t shift = static_cast<uint32_t>(std::countr_zero(stream_.staged.spacing()));
+    const Reg zeros = builder_.value(Opcode::shr, Scalar::i32, {row, Operand::integer(shift)});
+    return add(add(row, zeros), Operand::integer(1));
+  }
+
+  /// Calls body(row of B, j) for the rows first, first + stride, ..., `in_flight` of them in a
+  /// round and all of a round before finish(j): `stride` rows are between a thread's. `first` <
+  /// stride.
+  template <class Body, class Finish>
+  void for_rows(Reg first, uint32_t stride, uint32_t in_flight, Body body, Finish finish) {
+    const uint32_t rows = schedule_.inner;
+    const auto round = [&](Reg row, uint32_t count, bool whole) {
+      std::vector<Reg> inside(count);
+      for (uint32_t j = 0; j < count; ++j) {
+        if (!whole)
+          inside[j] = less(row, Operand::integer(int64_t{rows} - int64_t{j} * stride));
+        body(row, j, inside[j]);
+      }
+      for (uint32_t j = 0; j < count; ++j)
+        finish(j, inside[j]);
+    };
+    const uint32_t whole = rows / (stride * in_flight);
+    if (whole > 0) {
+      const Reg i = builder_.for_loop(Operand::integer(int64_t{whole} * stride * in_flight),
+                                      stride * in_flight);
+      round(add(first, i), in_flight, true);
+      builder_.end();
+    }
+    const uint32_t done = whole * stride * in_flight;
+    if (done < rows)
+      round(add(first, Operand::integer(done)), ceil_div(rows - done, stride), false);
+  }
+
+  /// Whole pieces of rows, by asynchronous copies.
   void stage_pieces() {
     const uint32_t bytes = row_staging_bytes(schedule_);
     const uint32_t pieces = row_bytes_ / bytes;
-    const uint32_t total = stream_.staged.count() * pieces;
-    const Reg source = builder_.index(operands_.b, block_column_, Operand::integer(size_));
-    const Reg columns = builder_.sub(
-        Scalar::i32, builder_.constant(Scalar::i32, Operand::integer(*problem_.columns)),
-        block_column_);
-    const auto copy = [&](Reg number, Reg shared, int64_t shared_offset) {
-      const Reg place = div(number, pieces);
-      const Row row = row_at(place);
-      Reg inside = row.is_real;
-      Reg from = source;
-      if (pieces > 1) {
-        const Reg piece = builder_.sub(Scalar::i32, number, mul(place, pieces));
-        from = builder_.index(source, piece, Operand::integer(bytes));
-        if (schedule_.guarded)
-          inside = both(inside, less(mul(piece, bytes / size_), columns));
+    const uint32_t stride = schedule_.threads_x / pieces;
+    const Reg piece = pieces == 1 ? Reg{} : rem(thread_, pieces);
+    Reg source = builder_.index(operands_.b, block_column_, Operand::integer(size_));
+    Reg read; // bytes that are inside B; all where it is not valid
+    if (piece.valid()) {
+      source = builder_.index(source, piece, Operand::integer(bytes));
+      if (schedule_.guarded) {
+        const Reg column = add(mul(piece, bytes / size_), block_column_);
+        const Reg inside = less(column, Operand::integer(*problem_.columns));
+        read = builder_.select(Scalar::i32, inside,
+                               builder_.constant(Scalar::i32, Operand::integer(bytes)),
+                               Operand::integer(0));
+        source = builder_.select(builder_.function().type_of(source), inside, source, operands_.b);
       }
-      const Reg at = builder_.index(from, row.number, Operand::integer(b_row_bytes_));
-      const Reg read = builder_.select(Scalar::i32, inside,
-                                       builder_.constant(Scalar::i32, Operand::integer(bytes)),
-                                       Operand::integer(0));
-      const Reg address = builder_.select(builder_.function().type_of(at), inside, at, source);
-      builder_.copy_async(shared, static_cast<int32_t>(shared_offset), address, 0, bytes, read);
-    };
-    for_each_of_block(total, 4, [&](Reg number, Reg first, uint32_t j) {
-      const Reg shared = builder_.index(staged_, first, Operand::integer(bytes));
-      copy(number, shared, int64_t{j} * schedule_.threads_x * bytes);
-    });
-  }
-
-  /// Calls body(number, number of the round's first, j) for numbers below `total`, `unroll` of a
-  /// thread in a round.
-  template <class Body>
-  void for_each_of_block(uint32_t total, uint32_t unroll, Body body) {
-    const uint32_t threads = schedule_.threads_x;
-    if (total == 0)
-      return;
-    unroll = std::min(unroll, ceil_div(total, threads));
-    const Reg round = builder_.for_loop(Operand::integer(total), threads * unroll);
-    const Reg first = add(round, thread_);
-    for (uint32_t j = 0; j < unroll; ++j) {
-      const Reg number = j == 0 ? first : add(first, Operand::integer(j * threads));
-      builder_.if_begin(less(number, Operand::integer(total)));
-      body(number, first, j);
-      builder_.end();
     }
-    builder_.end();
+    Reg from, to;
+    for_rows(
+        div(thread_, pieces), stride, kCopiesInFlight,
+        [&](Reg row, uint32_t j, Reg inside) {
+          const bool is_regular = stride % stream_.staged.spacing() == 0;
+          if (j == 0 || !is_regular) {
+            const Reg mine = j == 0 ? row : add(row, Operand::integer(j * stride));
+            from = builder_.index(source, mine, Operand::integer(b_row_bytes_));
+            to = builder_.index(staged_, place_of(mine), Operand::integer(row_bytes_));
+            if (piece.valid())
+              to = builder_.index(to, piece, Operand::integer(bytes));
+          }
+          const int64_t rows = is_regular ? int64_t{j} * stride : 0;
+          const int64_t places = rows + rows / stream_.staged.spacing();
+          const int64_t from_offset = rows * b_row_bytes_;
+          Reg far = from;
+          if (from_offset >= kMostOffset)
+            far = builder_.offset(from, Operand::integer(from_offset));
+          if (inside.valid())
+            builder_.if_begin(inside);
+          builder_.copy_async(to, static_cast<int32_t>(places * row_bytes_), far,
+                              from_offset >= kMostOffset ? 0 : static_cast<int32_t>(from_offset),
+                              bytes, read);
+          if (inside.valid())
+            builder_.end();
+        },
+        [](uint32_t, Reg) {});
   }
 
+  /// One column after the other, neighbouring threads with neighbouring rows.
+  void stage_elements() {
+    const bool one = stream_.columns_per_block == 1;
+    const Reg column =
+        one ? zero(Scalar::i32) : builder_.for_loop(Operand::integer(stream_.columns_per_block), 1);
+    const Reg of_b = add(column, block_column_);
+    const Reg is_there = less(of_b, Operand::integer(*problem_.columns));
+    const Reg source = builder_.index(operands_.b, of_b, Operand::integer(b_column_bytes_));
+    const Reg shared =
+        one ? staged_ : builder_.index(staged_, column, Operand::integer(staged_size_));
+    std::vector<Reg> loaded(kElementsInFlight), to(kElementsInFlight);
+    for_rows(
+        thread_, schedule_.threads_x, kElementsInFlight,
+        [&](Reg row, uint32_t j, Reg inside) {
+          const Reg mine = j == 0 ? row : add(row, Operand::integer(j * schedule_.threads_x));
+          to[j] = builder_.index(shared, place_of(mine), Operand::integer(row_bytes_));
+          loaded[j] = builder_.constant(element_, element_ == Scalar::f32 ? Operand::f32(0)
+                                                                          : Operand::bits(0));
+          builder_.if_begin(inside.valid() ? both(inside, is_there) : is_there);
+          builder_.load(builder_.index(source, mine, Operand::integer(b_row_bytes_)), 0, 1,
+                        Cache::readonly, loaded[j]);
+          builder_.end();
+        },
+        [&](uint32_t j, Reg inside) {
+          if (inside.valid())
+            builder_.if_begin(inside);
+          builder_.store(to[j], 0, to_staged(loaded[j]));
+          if (inside.valid())
+            builder_.end();
+        });
+    if (!one)
+      builder_.end();
+  }
   Reg to_staged(Reg value) { return staged_element_ == element_ ? value : widen(builder_, value); }
 
-  /// Rows of zeros apart, then vectors along K, each element to its place.
-  void stage_runs() {
-    const uint32_t run = 16 / size_;
-    const uint32_t zeros = stream_.staged.zero_rows();
-    const uint32_t columns = stream_.columns_per_block;
-    const Reg nothing = staged_zero();
-    for_each_of_block(zeros * columns, 1, [&](Reg number, Reg, uint32_t) {
-      const Reg z = div(number, columns);
-      const Reg place = builder_.value(
-          Opcode::min, Scalar::i32,
-          {mul(z, stream_.staged.spacing() + 1), Operand::integer(stream_.staged.count() - 1)});
-      builder_.store(staged_at(place, rem_or_zero(number, columns)), 0, nothing);
-    });
-    const uint32_t runs = schedule_.inner / run;
-    const uint32_t total = runs * columns;
-    if (total == 0)
-      return;
-    const uint32_t threads = schedule_.threads_x;
-    const uint32_t unroll = std::min(kRunsInFlight, ceil_div(total, threads));
-    const Reg round = builder_.for_loop(Operand::integer(total), threads * unroll);
-    std::vector<Reg> loaded, first_row, column, inside;
-    for (uint32_t j = 0; j < unroll; ++j) {
-      const Reg number = add(add(round, thread_), Operand::integer(j * threads));
-      const Reg in_total = less(number, Operand::integer(total));
-      const Reg of_column = div(number, runs);
-      const Reg k = mul(builder_.sub(Scalar::i32, number, mul(of_column, runs)), run);
-      const Reg global_column = add(of_column, block_column_);
-      const Reg has_data = both(in_total, less(global_column, Operand::integer(*problem_.columns)));
-      const Reg vector = builder_.fresh_tuple(element_, run);
-      for (uint32_t i = 0; i < run; ++i)
-        builder_.constant(element_, element_zero(), vector[i]);
-      builder_.if_begin(has_data);
-      Reg at = builder_.index(operands_.b, global_column, Operand::integer(b_column_bytes_));
-      at = builder_.index(at, k, Operand::integer(size_));
-      builder_.load(at, 0, run, Cache::readonly, vector);
-      builder_.end();
-      loaded.push_back(vector);
-      first_row.push_back(k);
-      column.push_back(of_column);
-      inside.push_back(in_total);
-    }
-    for (uint32_t j = 0; j < unroll; ++j) {
-      builder_.if_begin(inside[j]);
-      for (uint32_t i = 0; i < run; ++i) {
-        const Reg k = add(first_row[j], Operand::integer(i));
-        const Reg place = add(add(k, div(k, stream_.staged.spacing())), Operand::integer(1));
-        builder_.store(staged_at(place, column[j]), 0, to_staged(loaded[j][i]));
-      }
-      builder_.end();
-    }
+  void stage_zeros() {
+    const uint32_t width = std::min(stream_.columns_per_block, 16 / staged_size_);
+    const uint32_t pieces = stream_.columns_per_block / width;
+    const uint32_t total = stream_.staged.zero_rows() * pieces;
+    const Reg zeros = builder_.fresh_tuple(staged_element_, width);
+    for (uint32_t i = 0; i < width; ++i)
+      builder_.constant(staged_element_,
+                        staged_element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0),
+                        zeros[i]);
+    const Reg round = builder_.for_loop(Operand::integer(total), schedule_.threads_x);
+    const Reg number = add(round, thread_);
+    builder_.if_begin(less(number, Operand::integer(total)));
+    const Reg row = div(number, pieces);
+    const Reg place = builder_.value(
+        Opcode::min, Scalar::i32,
+        {mul(row, stream_.staged.spacing() + 1), Operand::integer(stream_.staged.count() - 1)});
+    Reg at = builder_.index(staged_, place, Operand::integer(row_bytes_));
+    if (pieces > 1)
+      at = builder_.index(at, rem(number, pieces), Operand::integer(width * staged_size_));
+    builder_.store(at, 0, zeros, width);
     builder_.end();
-  }
-
-  Operand element_zero() const {
-    return element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0);
-  }
-  Reg staged_zero() {
-    return builder_.constant(staged_element_,
-                             staged_element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0));
-  }
-  Reg rem_or_zero(Reg number, uint32_t columns) {
-    return columns == 1 ? zero(Scalar::i32) : rem(number, columns);
-  }
-  Reg staged_at(Reg place, Reg column) {
-    const Reg row = builder_.index(staged_, place, Operand::integer(row_bytes_));
-    return stream_.columns_per_block == 1
-               ? row
-               : builder_.index(row, column, Operand::integer(staged_size_));
-  }
-
-  void stage_elements() {
-    const uint32_t columns = stream_.columns_per_block;
-    const uint32_t total = stream_.staged.count() * columns;
-    const uint32_t threads = schedule_.threads_x;
-    const uint32_t unroll = std::min(kElementsInFlight, ceil_div(total, threads));
-    const Reg round = builder_.for_loop(Operand::integer(total), threads * unroll);
-    const Reg first = add(round, thread_);
-    std::vector<Reg> loaded, inside;
-    for (uint32_t j = 0; j < unroll; ++j) {
-      const Reg number = j == 0 ? first : add(first, Operand::integer(j * threads));
-      const Reg place = div(number, columns);
-      const Reg column = add(rem_or_zero(number, columns), block_column_);
-      const Row row = row_at(place);
-      const Reg in_total = less(number, Operand::integer(total));
-      const Reg has_data =
-          both(both(in_total, row.is_real), less(column, Operand::integer(*problem_.columns)));
-      const Reg value = builder_.constant(element_, element_zero());
-      builder_.if_begin(has_data);
-      Reg at = builder_.index(operands_.b, row.number, Operand::integer(b_row_bytes_));
-      at = builder_.index(at, column, Operand::integer(b_column_bytes_));
-      builder_.load(at, 0, 1, Cache::readonly, value);
-      builder_.end();
-      loaded.push_back(value);
-      inside.push_back(in_total);
-    }
-    const Reg shared = builder_.index(staged_, first, Operand::integer(staged_size_));
-    for (uint32_t j = 0; j < unroll; ++j) {
-      builder_.if_begin(inside[j]);
-      builder_.store(shared, int64_t{j} * threads * staged_size_, to_staged(loaded[j]));
-      builder_.end();
-    }
     builder_.end();
   }
 
@@ -555,17 +530,24 @@ private:
       }
   }
 
-  void store() {
+  /// The row of C that this lane's part belongs to; loaded early.
+  void load_row() {
     const Reg slot = add(mul(warp_, stream_.rows_per_warp), div(part_slot_, stream_.parts));
-    Reg is_mine = less(slot, Operand::integer(schedule_.rows));
+    has_row_ = less(slot, Operand::integer(schedule_.rows));
+    row_ = zero(Scalar::i32);
+    builder_.if_begin(has_row_);
+    builder_.load(builder_.index(builder_.address(symbols_.rows), slot, Operand::integer(4)), 0, 1,
+                  Cache::readonly, row_);
+    builder_.end();
+  }
+
+  void store() {
+    Reg is_mine = has_row_;
     if (stream_.parts > 1)
       is_mine =
           both(is_mine, builder_.compare(Comparison::eq, Scalar::i32,
                                          rem(part_slot_, stream_.parts), Operand::integer(0)));
     builder_.if_begin(is_mine);
-    const Reg row =
-        builder_.load(builder_.index(builder_.address(symbols_.rows), slot, Operand::integer(4)), 0,
-                      1, Cache::readonly);
     TileArguments arguments;
     arguments.bias = operands_.bias;
     const Reg column = add(block_column_, lane_column_);
@@ -583,7 +565,7 @@ private:
       if (problem_.epilogue.residual)
         arguments.residual.push_back(builder_.index(operands_.residual, mine, step));
     }
-    EpilogueWriter(builder_, schedule_, arguments).write_row(row, sums_);
+    EpilogueWriter(builder_, schedule_, arguments).write_row(row_, sums_);
     builder_.end();
   }
 
@@ -603,6 +585,7 @@ private:
   Reg block_column_, lane_column_;
   Reg steps_, head_, value_source_, delta_source_, values_, deltas_;
   Reg staged_, first_place_, place_, sums_;
+  Reg row_, has_row_;
 };
 
 } // namespace
