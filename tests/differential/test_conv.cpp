@@ -32,6 +32,8 @@ const char* const kTiles[] = {
     "strategy=streamed",
     "strategy=streamed,rows=4,vec=2,warps=1,groups=2,prefetch=4",
     "strategy=streamed,rows=3,vec=1,warps=1,groups=2,splitk=4",
+    "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,cluster=2",
+    "strategy=streamed,rows=3,vec=1,warps=1,splitk=2,cluster=2",
 };
 
 struct Filter {

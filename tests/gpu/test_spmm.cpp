@@ -35,7 +35,17 @@ constexpr TileWords kTiles[] = {
     {"strategy=streamed,rows=2,vec=2,warps=1,groups=2"},
     {"strategy=streamed,rows=4,warps=1,splitk=3"},
     {"strategy=streamed,rows=3,vec=4,warps=1,groups=2,splitk=2"},
+    // Clusters: from sm_90 on.
+    {"strategy=unrolled,rows=8,warps=1,cluster=2"},
+    {"strategy=unrolled,rows=5,vec=2,warps=1,groups=2,splitk=2,cluster=4"},
+    {"strategy=unrolled,rows=16,warps=2,cluster=8"},
+    {"strategy=streamed,rows=3,warps=1,groups=2,splitk=2,cluster=2"},
 };
+bool runs_here(const TileWords& tile) {
+  constexpr uint32_t kFirstWithClusters = 90;
+  return std::string_view(tile.words).find("cluster") == std::string_view::npos ||
+         Machine::get().target().compute_capability >= kFirstWithClusters;
+}
 
 struct Columns {
   Layout layout;
@@ -64,6 +74,8 @@ void check_tiles(DataType type) {
   const Matrix weights = random_weights(50, 83, 0.3, 11, true);
   unsigned number = 0;
   for (const TileWords& tile : kTiles) {
+    if (!runs_here(tile))
+      continue;
     check_case(make_case(weights, type, kWholeBlocks, tile.words));
     const Columns& other = tile.staged ? kOtherColumns[3] : kOtherColumns[number++ % 4];
     check_case(make_case(weights, type, other, tile.words));
@@ -250,6 +262,8 @@ TEST_CASE("small cases for the sanitizer", "[sanitize]") {
   unsigned number = 0;
   for (const TileWords& tile : kTiles)
     for (const DataType type : {DataType::f32, DataType::f16}) {
+      if (!runs_here(tile))
+        continue;
       const Columns& columns = tile.staged ? kOtherColumns[3] : kOtherColumns[number++ % 3];
       GpuCase test = make_case(weights, type, columns, tile.words);
       test.problem.epilogue = {true, true, Activation::relu};
