@@ -3,12 +3,13 @@
 // where the loader finds it.
 //
 //   bench_newton_gpu [--instances N] [--threads N] [--repeat N] [--refactor-every N]
-//                    [--damping on|off] F.cu CASE.m...
+//                    [--damping on|off] [--width N] F.cu CASE.m...
 //
 // F.cu            tools/examples/power_flow/F.cu
 // --instances N   a batch of load scenarios, each load times a factor from 0.9 to 1.1; else one
 //                 system, a step split by its phases
 // --threads N     of the host; else all
+// --width N       derivatives at once; else what the inspector predicts to be fastest
 //
 // GPU: phases are medians of replays of CUDA graphs between two events, whole solutions medians of
 // wall-clock times from the start vector on the device to the last flag. Both sides start at the
@@ -48,7 +49,7 @@ using power_flow::Model;
 using power_flow::Scenarios;
 
 struct Options {
-  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1;
+  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0;
   bool damping = true;
   std::string residual;
   std::vector<std::string> cases;
@@ -163,6 +164,7 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
   request.jacobian.parameters =
       test::named_parameters(parameter_arrays(model, scenarios), options.instances);
   request.jacobian.instances = options.instances;
+  request.jacobian.width = options.width;
   request.jacobian.x0 = model.start();
   const NewtonResult found = run_newton_on_gpu(gpu, request);
   const double count = options.instances;
@@ -217,6 +219,7 @@ int run(int count, char** words) {
                              : word == "--threads"        ? &options.threads
                              : word == "--repeat"         ? &options.repeat
                              : word == "--refactor-every" ? &options.refactor_every
+                             : word == "--width"          ? &options.width
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
@@ -231,7 +234,7 @@ int run(int count, char** words) {
   }
   if (options.cases.empty() || options.instances == 0 || options.refactor_every == 0) {
     fmt::print(stderr, "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
-                       "[--refactor-every N] [--damping on|off] F.cu CASE.m...\n");
+                       "[--refactor-every N] [--damping on|off] [--width N] F.cu CASE.m...\n");
     return 2;
   }
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
