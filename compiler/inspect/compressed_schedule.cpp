@@ -139,6 +139,16 @@ CompressedRefusal compressed_refusal(const SpmmSchedule& schedule) {
   return {};
 }
 
+bool compressed_is_predicted(const SpmmSchedule& schedule, uint64_t nnz) {
+  // Straight-line code comes at 0.4 TB/s (runtime/tune), 16 bytes for each weight: 4 us here.
+  constexpr uint64_t kLeastWeights = 100000;
+  constexpr uint32_t kMostColumns = 16;
+  constexpr uint32_t kMostInner = 24576; // a column of B fits twice
+  return schedule.inner <= kMostInner && nnz >= kLeastWeights &&
+         schedule.problem.columns.value_or(kMostColumns + 1) <= kMostColumns &&
+         compressed_refusal(schedule).why.empty();
+}
+
 uint64_t staged_bytes(const SpmmSchedule& schedule) {
   const CompressedStream& stream = schedule.stream;
   const uint64_t bytes =
@@ -208,8 +218,10 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
     if (schedule.stream.lanes_per_part <= kWarp) {
       const uint32_t parts = choice.splitk.value_or(choose_parts(pattern, schedule, rows));
       if (parts * schedule.stream.lanes_per_part <= kWarp) {
-        if (!choice.rows && choice.warps)
-          rows = *choice.warps * (kWarp / (parts * schedule.stream.lanes_per_part));
+        const uint32_t lanes = parts * schedule.stream.lanes_per_part;
+        if (!choice.rows)
+          rows = choice.warps ? *choice.warps * (kWarp / lanes)
+                              : std::min(rows, kThreadsPerBlock / lanes);
         set_rows(schedule, rows, parts);
         choose_format(pattern, value_bytes, runs, schedule.stream);
         set_in_flight(schedule, choice.prefetch.value_or(kMostInFlight));

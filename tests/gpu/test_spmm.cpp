@@ -271,3 +271,27 @@ TEST_CASE("small cases for the sanitizer", "[sanitize]") {
       check_case(test);
     }
 }
+
+TEST_CASE("compressed streams for few columns", "[interpret][sanitize]") {
+  if (!Machine::get().can_test())
+    return;
+  unsigned number = 0;
+  for (const double density : {0.03, 0.4}) {
+    const Matrix weights = random_weights(50, 330, density, 37, true);
+    for (const uint32_t columns : {1u, 2u, 3u, 7u, 8u, 16u, 31u, 32u, 64u})
+      for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16}) {
+        const Layout layout = number % 3 == 0 ? Layout::column_major : Layout::row_major;
+        const char* words = number % 4 == 0   ? "strategy=compressed,splitk=1,prefetch=2"
+                            : number % 4 == 1 ? "strategy=compressed,splitk=4,rows=16"
+                                              : "strategy=compressed";
+        GpuCase test = make_case(weights, type, {layout, columns, true}, words);
+        test.nonfinite = number % 2 == 0;
+        test.problem.epilogue = {number % 5 == 0, number % 5 == 1, Activation::none};
+        test.roads = {GpuRoad::direct};
+        if (number % 6 == 0)
+          test.roads.push_back(GpuRoad::llvm);
+        check_case(test);
+        ++number;
+      }
+  }
+}
