@@ -1,6 +1,7 @@
 #include "runtime/tune/candidate.h"
 
 #include "ir/error.h"
+#include "runtime/tune/compressed_candidates.h"
 
 #include <fmt/format.h>
 
@@ -265,6 +266,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
         for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
           for (uint32_t registers : {32u, 40u, 64u})
             add({{}, registers, 0, rows, 1, warps, groups, splitk, 0, true});
+  add_compressed_candidates(layer, device, space);
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -278,7 +280,8 @@ double distance(const Candidate& a, const Candidate& b) {
          log_ratio(a.groups, b.groups) + log_ratio(a.splitk, b.splitk) +
          (staged_differs ? 3 : log_ratio(a.chunk, b.chunk) / 2) +
          std::abs(double(a.registers) - double(b.registers)) / 64 +
-         (a.is_streamed != b.is_streamed ? kOtherStrategy : 0);
+         (a.is_streamed != b.is_streamed ? kOtherStrategy : 0) +
+         (a.is_compressed != b.is_compressed ? kOtherStrategy : 0);
 }
 
 } // namespace sparsertc::tune

@@ -65,6 +65,7 @@ struct Candidate {
   /// given.
   uint32_t rows = 0, vec = 0, warps = 0, groups = 0, splitk = 0, chunk = 0;
   bool is_streamed = false;
+  bool is_compressed = false;
 };
 
 /// "rows=32,...,registers=128"; what parse_candidate() reads.
