@@ -42,8 +42,8 @@ double instructions_of_part(const Layer& layer, const Candidate& candidate) {
   const double chunks = candidate.chunk > 0 ? ceil_div(layer.k, candidate.chunk) : 0;
   const double sums = candidate.rows * candidate.vec;
   return (static_cast<double>(layer.nnz) / tiles + used_columns(layer, candidate.rows)) *
-             candidate.vec / candidate.splitk +
-         (candidate.splitk > 1 ? 4 : 2) * sums + 6 * chunks + 16;
+             candidate.vec / candidate.parts() +
+         (candidate.parts() > 1 ? 4 : 2) * sums + 6 * chunks + 16;
 }
 
 /// Registers that are taken besides loads in flight: sums, addresses, what the code around needs.
@@ -56,9 +56,19 @@ double shared_bytes(const Layer& layer, const Candidate& candidate) {
   const double columns = 32.0 * candidate.warps * candidate.vec;
   if (candidate.chunk > 0)
     return 3 * candidate.chunk * columns * layer.element_bytes;
-  if (candidate.splitk > 1)
+  if (candidate.parts() > 1)
     return 4 * candidate.groups * candidate.splitk * candidate.rows * columns;
   return 0;
+}
+
+/// Clusters let tall tiles spread over more multiprocessors: tried where K is long and without them
+/// most multiprocessors have no block. With more blocks they were not faster (README.md).
+bool cluster_pays(const Layer& layer, const Device& device, const Candidate& candidate) {
+  constexpr uint32_t kLeastRows = 16, kLeastColumnsOfPart = 64;
+  const double tiles = ceil_div(layer.m, candidate.rows);
+  const double blocks = tiles * ceil_div(layer.n, 32.0 * candidate.warps * candidate.vec);
+  return device.has_clusters && candidate.groups == 1 && candidate.rows >= kLeastRows &&
+         layer.k >= kLeastColumnsOfPart * candidate.parts() && 4 * blocks <= device.multiprocessors;
 }
 
 bool fits(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -82,15 +92,17 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
   const double tiles = ceil_div(layer.m, candidate.rows);
   if (candidate.rows > std::max(4u, layer.m) || candidate.groups > tiles)
     return false;
-  if (candidate.splitk > 1 && layer.k < 32 * candidate.splitk)
+  if (candidate.parts() > 1 && layer.k < 32 * candidate.parts())
+    return false;
+  if (candidate.cluster > 1 && !cluster_pays(layer, device, candidate))
     return false;
   if (shared_bytes(layer, candidate) > device.shared_bytes_per_block)
     return false;
   if (candidate.is_streamed)
     return true;
-  if (tiles * candidate.splitk > kMostFunctions)
+  if (tiles * candidate.parts() > kMostFunctions)
     return false;
-  return tiles * candidate.splitk * instructions_of_part(layer, candidate) <= kMostInstructions;
+  return tiles * candidate.parts() * instructions_of_part(layer, candidate) <= kMostInstructions;
 }
 
 std::string words_of(const Candidate& candidate) {
@@ -102,7 +114,7 @@ std::string words_of(const Candidate& candidate) {
       fmt::format("strategy=unrolled,rows={},vec={},warps={},groups={},splitk={}", candidate.rows,
                   candidate.vec, candidate.warps, candidate.groups, candidate.splitk);
   words += candidate.chunk > 0 ? fmt::format(",chunk={},prefetch=3,stage=smem", candidate.chunk)
-                               : std::string(",stage=global");
+                               : fmt::format(",cluster={},stage=global", candidate.cluster);
   return words;
 }
 
@@ -162,8 +174,8 @@ Occupancy occupancy_of(const Layer& layer, const Device& device, const Candidate
   const double columns = 32.0 * candidate.warps * candidate.vec;
   Occupancy occupancy;
   occupancy.warps = threads / 32.0;
-  occupancy.blocks =
-      ceil_div(layer.n, columns) * ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
+  occupancy.blocks = candidate.cluster * ceil_div(layer.n, columns) *
+                     ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
   occupancy.blocks_of_sm = ceil_div(occupancy.blocks, device.multiprocessors);
   const double registers = std::max<double>(candidate.registers, least_registers(candidate));
   double resident = std::min(std::floor(kRegistersOfMultiprocessor / (registers * threads)),
@@ -188,10 +200,10 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
   const double part = instructions_of_part(layer, candidate);
   const double parts_of_block = candidate.groups * candidate.splitk;
   const double tiles = ceil_div(layer.m, candidate.rows);
-  const double loads = used_columns(layer, candidate.rows) / candidate.splitk;
+  const double loads = used_columns(layer, candidate.rows) / candidate.parts();
   const bool staged = candidate.chunk > 0;
 
-  const double code = tiles * candidate.splitk * part * kInstructionBytes / 0.4e6;
+  const double code = tiles * candidate.parts() * part * kInstructionBytes / 0.4e6;
   const double supply = on.blocks_of_sm * parts_of_block * part * 1.9 / kClocksPerMicrosecond;
   const double issue = on.blocks_of_sm * on.warps * part / (4 * 0.45) / kClocksPerMicrosecond;
   const double load_slots = on.blocks_of_sm * on.warps * loads * 1.3 / kClocksPerMicrosecond;
@@ -204,7 +216,7 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
       on.waves *
       (staged ? ceil_div(layer.k, candidate.chunk) * 330 : (loads / in_flight + 1) * 240) /
       kClocksPerMicrosecond;
-  const double meetings = candidate.splitk > 1 ? 0.27 : 0.0;
+  const double meetings = candidate.cluster > 1 ? 4.4 : candidate.splitk > 1 ? 0.27 : 0.0;
   const double factor = (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
   return 1.1 + meetings + factor * together({code, supply, issue, load_slots, l2, latency}, 2.9);
 }
@@ -254,7 +266,8 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
         for (uint32_t groups : {1u, 2u, 4u, 8u})
           for (uint32_t registers : {255u, 168u, 128u, 96u, 64u}) {
             for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
-              add({{}, registers, 0, rows, vec, warps, groups, splitk, 0, false});
+              for (uint32_t cluster : {1u, 2u, 4u, 8u})
+                add({{}, registers, 0, rows, vec, warps, groups, splitk, 0, false, cluster});
             // Staging pays where several tiles share what was copied.
             if (whole_pieces && groups > 1 && warps > 1)
               for (uint32_t chunk : {16u, 32u, 64u})
@@ -278,7 +291,7 @@ double distance(const Candidate& a, const Candidate& b) {
   constexpr double kOtherStrategy = 6;
   return log_ratio(a.rows, b.rows) + log_ratio(a.vec, b.vec) + log_ratio(a.warps, b.warps) +
          log_ratio(a.groups, b.groups) + log_ratio(a.splitk, b.splitk) +
-         (staged_differs ? 3 : log_ratio(a.chunk, b.chunk) / 2) +
+         log_ratio(a.cluster, b.cluster) + (staged_differs ? 3 : log_ratio(a.chunk, b.chunk) / 2) +
          std::abs(double(a.registers) - double(b.registers)) / 64 +
          (a.is_streamed != b.is_streamed ? kOtherStrategy : 0) +
          (a.is_compressed != b.is_compressed ? kOtherStrategy : 0);

@@ -2,8 +2,8 @@
 // cap on registers, with a predicted time by which it decides what to try first.
 //
 // The cost model, fitted to 650 measured candidates for 24 layers on an H200 (1.755 GHz; the mean
-// error is 22 %). With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk, groups G and
-// b = ceil(blocks / multiprocessors), unrolled code has in each tile's part
+// error is 22 %). With d = nnz / (M K), tiles T = ceil(M / rows), parts S = splitk * cluster,
+// groups G and b = ceil(blocks / multiprocessors), unrolled code has in each tile's part
 //
 //   used = K (1 - (1 - d)^rows)            columns of B that some row of the tile needs
 //   I    = (nnz / T + used) vec / S + 2 rows vec + 16      instructions of 16 bytes,
@@ -14,13 +14,14 @@
 //
 //   launch    1.1
 //   code      T S I 16 bytes, each fetched once, at 0.4 TB/s for the whole GPU: limits small N
-//   supply    b G S I distinct instructions, 1.9 clocks each: limits narrow blocks
+//   supply    b G splitk I distinct instructions, 1.9 clocks each: limits narrow blocks
 //   issue     warp instructions at 0.45 a clock and scheduler
 //   loads     1.3 clocks of its multiprocessor for each load of a warp
 //   L2        128 bytes a load and warp at 16 TB/s; of a staged block the chunks of B
 //   latency   waves (used / (13 S) + 1) 240 clocks, fewer loads at once with few registers;
 //             staged: 330 clocks a chunk and wave
-//   meetings  0.27 where parts exchange sums
+//   meetings  0.27 where parts exchange sums; 4.4 over the blocks of a cluster (from 5 candidates
+//             of one layer)
 //
 // Streamed code takes 3.0 + (sum of the squares of these)^(1/2):
 //
@@ -52,6 +53,7 @@ struct Device {
   uint32_t multiprocessors = 132;
   uint32_t max_threads_per_block = 1024;
   uint32_t shared_bytes_per_block = 227 * 1024;
+  bool has_clusters = true;
 };
 
 struct Candidate {
@@ -65,7 +67,11 @@ struct Candidate {
   /// given.
   uint32_t rows = 0, vec = 0, warps = 0, groups = 0, splitk = 0, chunk = 0;
   bool is_streamed = false;
+  uint32_t cluster = 1;
   bool is_compressed = false;
+
+  /// Of K, over the blocks of a cluster.
+  uint32_t parts() const { return splitk * cluster; }
 };
 
 /// "rows=32,...,registers=128"; what parse_candidate() reads.

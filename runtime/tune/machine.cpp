@@ -8,7 +8,7 @@ namespace sparsertc::tune {
 Device device_of(const cuda::Context& gpu) {
   const cuda::DeviceProperties& properties = gpu.properties();
   return {properties.multiprocessors, properties.max_threads_per_block,
-          properties.max_shared_bytes_per_block};
+          properties.max_shared_bytes_per_block, properties.compute_capability >= 90};
 }
 
 unsigned processors_of(unsigned jobs) {

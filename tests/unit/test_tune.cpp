@@ -125,6 +125,7 @@ TEST_CASE("every candidate of a space is accepted by the compiler") {
         continue;
       CHECK(schedule.tile.rows == candidate.rows);
       CHECK(schedule.tile.warps == candidate.warps);
+      CHECK(schedule.tile.parts() == candidate.parts());
       CHECK((schedule.tile.stage == Stage::smem) == (candidate.chunk > 0));
       CHECK(32 * candidate.warps * candidate.groups * candidate.splitk * candidate.registers <=
             65536);
@@ -317,6 +318,27 @@ TEST_CASE("a search on samples makes the best few in full") {
     }
     CHECK(result.exhausted);
     CHECK(result.space == space.size());
+    CHECK(result.tried == space.size());
+  }
+  SECTION("what has no sample is made, checked and counted once") {
+    hooks.has_sample = [](const Candidate& candidate) { return candidate.rows != 16; };
+    const SearchResult result = search(space, hooks, options);
+    const auto whole = static_cast<size_t>(std::count_if(
+        space.begin(), space.end(), [](const Candidate& one) { return one.rows == 16; }));
+    CHECK(samples == space.size() - whole);
+    const std::set<std::string> once(machine.made.begin(), machine.made.end());
+    CHECK(once.size() == machine.made.size());
+    const auto in_full =
+        static_cast<size_t>(std::count_if(result.trials.begin(), result.trials.end(),
+                                          [](const Trial& one) { return !one.is_sample; }));
+    CHECK(machine.made.size() == in_full);
+    CHECK(machine.checks <= 6);
+    CHECK(result.tried == space.size());
+    CHECK(result.exhausted);
+    CHECK(result.trials.front().candidate.rows == 16);
+    CHECK_FALSE(result.trials.front().is_sample);
+    for (size_t i = 0; i < result.trials.size(); ++i)
+      CHECK((result.trials[i].code != nullptr) == (i < 3));
   }
   SECTION("stopped while samples are timed: one is made") {
     std::atomic<unsigned> timed = 0;
@@ -341,6 +363,22 @@ TEST_CASE("a search on samples makes the best few in full") {
     CHECK(result.valid() == 0);
     CHECK(result.trials.front().refused.find("no such tile") != std::string::npos);
   }
+}
+
+TEST_CASE("clusters are tried where most multiprocessors would have no block") {
+  const auto has_clusters = [](const Layer& layer, const Device& device) {
+    const std::vector<Candidate> space = candidate_space(layer, device);
+    return std::any_of(space.begin(), space.end(),
+                       [](const Candidate& one) { return one.cluster > 1; });
+  };
+  const Layer few = {512, 2048, 256, 104857, 4};
+  Layer many = few;
+  many.n = 8192;
+  Device older;
+  older.has_clusters = false;
+  CHECK(has_clusters(few, Device{}));
+  CHECK_FALSE(has_clusters(few, older));
+  CHECK_FALSE(has_clusters(many, Device{}));
 }
 
 TEST_CASE("what is no Error passes through a search") {
