@@ -40,9 +40,10 @@ void declare(CLI::App& parser, JacobianOptions& options) {
   parser.add_option("--width", options.width, "Derivatives at once: 1, 2, 4, 8, or auto")
       ->capture_default_str();
   parser
-      .add_option("--lanes", options.lanes,
-                  "Threads of the GPU that share a row's sums: off, auto, or one for each 2, 4, 8, "
-                  "16 of its entries")
+      .add_option(
+          "--lanes", options.lanes,
+          "Threads of the GPU that share a row's sums: off, auto, or one for each 2, 3, 4, 6, "
+          "8, 16 of its entries")
       ->capture_default_str();
   parser.add_option("--order", options.order, kColouringOrderHelp)->capture_default_str();
   parser
@@ -61,7 +62,8 @@ JacobianRequest to_request(const JacobianOptions& options) {
         compression == 1 ? JacobianCompression::local : JacobianCompression::coloured;
   if (const size_t width = choose_word("--width", options.width, {"auto", "1", "2", "4", "8"}))
     request.width = kJacobianWidths[width - 1];
-  const size_t lanes = choose_word("--lanes", options.lanes, {"auto", "off", "2", "4", "8", "16"});
+  const size_t lanes =
+      choose_word("--lanes", options.lanes, {"auto", "off", "2", "3", "4", "6", "8", "16"});
   if (lanes > 0)
     request.entries_per_lane = lanes == 1 ? 0 : kEntriesPerLane[lanes - 2];
   request.order = choose_colouring_order(options.order);

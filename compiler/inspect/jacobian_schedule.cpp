@@ -14,18 +14,22 @@ namespace {
 
 /// The value of a residual with one entry takes as long as so many of its tangents.
 constexpr double kValueUnits = 3;
-/// A thread that shares a task has at least one term of a sum, which has about two entries.
-constexpr uint64_t kLeastEntries = 2;
-// Fitted to one run of the power flow of 9241 buses on an NVIDIA H200, with widths of 1 to 8 and 1
-// to 32 threads for every task.
-constexpr double kUnitsOfMultiprocessor = 2;
-constexpr double kEntryCycles = 650;
+/// What a thread does beside the entries, in entries.
+constexpr double kThreadEntries = 1.5;
+/// An entry with so many tangents takes twice as long as one without, where nothing else waits.
+constexpr double kTangentsOfEntry = 16;
+// Fitted to runs of the power flow of 9241 buses on an NVIDIA H200, with widths of 1 to 8 and 2 to
+// 16 entries for each thread.
+constexpr double kUnitsOfMultiprocessor = 4;
+constexpr double kEntryCycles = 900;
 constexpr double kLaunchCycles = 2000;
 constexpr uint32_t kMostLanes = 32;
+/// For values alone, which are one number a thread: about a term.
+constexpr uint32_t kRowEntriesPerLane = 2;
 constexpr uint64_t kMostEntries = kNoTangent - 1;
 
-double units_of(uint64_t entries, uint32_t width) {
-  return static_cast<double>(entries) * (kValueUnits + width);
+double units_of(double entries, uint32_t width) {
+  return entries * (kValueUnits + width);
 }
 
 /// The width with which a row takes the least work.
@@ -34,7 +38,7 @@ uint32_t own_width(uint64_t entries) {
   double least = 0;
   for (const uint32_t width : kJacobianWidths) {
     const uint64_t tasks = (entries + width - 1) / width;
-    const double work = static_cast<double>(tasks) * units_of(entries, width);
+    const double work = static_cast<double>(tasks) * units_of(static_cast<double>(entries), width);
     if (width == 1 || work < least) {
       best = width;
       least = work;
@@ -107,14 +111,18 @@ private:
         std::bit_ceil(std::max<uint64_t>((entries + share - 1) / share, 1)), kMostLanes));
   }
 
+  /// Nobody starts threads on a CPU.
+  double thread_entries() const { return options_.machine.launch_cycles > 0 ? kThreadEntries : 0; }
+
   void consider(JacobianCandidate candidate) { schedule_.candidates.push_back(candidate); }
 
+  /// `longest`: entries of a thread, each with as many tangents as the candidate is wide at most.
   double time_of(const JacobianCandidate& candidate, uint64_t longest) const {
     const JacobianMachine& machine = options_.machine;
+    const double tangents = candidate.width == 0 ? std::end(kJacobianWidths)[-1] : candidate.width;
     return static_cast<double>(candidate.kernels) * machine.launch_cycles +
-           std::max(candidate.work * static_cast<double>(machine.instances) /
-                        machine.units_per_cycle,
-                    static_cast<double>(longest) * machine.entry_cycles);
+           candidate.work * static_cast<double>(machine.instances) / machine.units_per_cycle +
+           static_cast<double>(longest) * machine.entry_cycles * (1 + tangents / kTangentsOfEntry);
   }
 
   JacobianCandidate local_candidate(uint32_t width, uint32_t share) const {
@@ -131,12 +139,11 @@ private:
       const uint32_t own = width_of(entries, width);
       const uint64_t tasks = (entries + own - 1) / own;
       const uint32_t lanes = lanes_of(entries, share);
-      uint64_t each = (entries + lanes - 1) / lanes;
-      if (lanes > 1)
-        each = std::max(each, kLeastEntries);
+      const uint64_t each = (entries + lanes - 1) / lanes;
       candidate.tasks += tasks;
       candidate.threads += tasks * lanes;
-      candidate.work += static_cast<double>(tasks * lanes) * units_of(each, own);
+      candidate.work += static_cast<double>(tasks * lanes) *
+                        units_of(static_cast<double>(each) + thread_entries(), own);
       longest = std::max(longest, each);
       used[std::find(std::begin(kJacobianWidths), std::end(kJacobianWidths), own) -
            std::begin(kJacobianWidths)] = true;
@@ -152,7 +159,8 @@ private:
     candidate.width = width;
     candidate.tasks = (uint64_t{colouring_.column_colours} + width - 1) / width;
     candidate.kernels = candidate.tasks > 0 ? 1 : 0;
-    const double one = units_of(pattern_.nnz(), width); // a task is of all rows
+    // A task is of all rows.
+    const double one = units_of(static_cast<double>(pattern_.nnz()) + thread_entries(), width);
     candidate.threads = candidate.tasks;
     candidate.work = static_cast<double>(candidate.tasks) * one;
     candidate.time = time_of(candidate, pattern_.nnz());
@@ -166,20 +174,30 @@ private:
       lanes.task_end[g] += tasks;
   }
 
-  void make_local(uint32_t width, uint32_t share) {
-    // Long rows first, and rows of one length together: threads that run together end together.
+  /// Long rows first, those that take about as long together: threads that run together end
+  /// together. Among them the order stays: neighbours in memory are read together.
+  std::vector<uint32_t> rows_by_size(uint32_t share) const {
+    const auto size_class = [&](uint32_t i) {
+      const uint64_t entries = pattern_.row_length(i);
+      return share > 0 ? lanes_of(entries, share) : static_cast<uint32_t>(std::bit_width(entries));
+    };
     std::vector<uint32_t> rows(pattern_.rows);
     std::iota(rows.begin(), rows.end(), 0u);
-    std::stable_sort(rows.begin(), rows.end(), [&](uint32_t a, uint32_t b) {
-      return pattern_.row_length(a) > pattern_.row_length(b);
-    });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](uint32_t a, uint32_t b) { return size_class(a) > size_class(b); });
+    return rows;
+  }
+
+  void make_local(uint32_t width, uint32_t share) {
     RowTasks& all = schedule_.tables.rows;
-    for (const uint32_t i : rows)
-      add_tasks(all.lanes, lanes_of(pattern_.row_length(i), share), 1);
-    if (all.lanes.shared())
-      all.row = rows;
-    else
-      all.lanes = {};
+    if (share > 0) {
+      all.row = rows_by_size(kRowEntriesPerLane);
+      for (const uint32_t i : all.row)
+        add_tasks(all.lanes, lanes_of(pattern_.row_length(i), kRowEntriesPerLane), 1);
+      if (!all.lanes.shared())
+        all = {};
+    }
+    const std::vector<uint32_t> rows = rows_by_size(share);
     for (const uint32_t w : kJacobianWidths) {
       LocalTasks tasks;
       tasks.width = w;

@@ -50,7 +50,7 @@ struct JacobianScheduleOptions {
 };
 
 inline constexpr uint32_t kJacobianWidths[] = {1, 2, 4, 8};
-inline constexpr uint32_t kEntriesPerLane[] = {2, 4, 8, 16};
+inline constexpr uint32_t kEntriesPerLane[] = {2, 3, 4, 6, 8, 16};
 
 /// The predictions for one way of evaluating.
 struct JacobianCandidate {

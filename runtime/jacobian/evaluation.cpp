@@ -15,7 +15,7 @@ struct LaneWords {
   uint64_t threads = 0;
 
   explicit LaneWords(const TaskLanes& lanes) {
-    if (!lanes.shared())
+    if (lanes.task_end.back() == 0)
       return;
     uint64_t warps = 0, tasks = 0;
     for (size_t group = 0; group < lanes.task_end.size(); ++group) {

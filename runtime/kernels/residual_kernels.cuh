@@ -136,14 +136,17 @@ template <int W> struct LocalCall {
     if constexpr (kByRow) {
       const Parameters p = c.parameters_of(instance);
       SeedColumns<W> seed;
-      for (int k = 0; k < W; ++k)
+      u32 place[W]; // read early: at the end the stores would wait for them
+      for (int k = 0; k < W; ++k) {
         seed.column[k] = load(columns + task * W + k);
+        place[k] = load(places + task * W + k);
+      }
       const Unknowns<T> x(c.vector(c.x, instance), c.n, seed);
       T own = T(0);
       residual(Row(load(row + task)), x, p, own);
       for (int k = 0; k < W; ++k)
         if (writes(k) && (W == 1 || seed.column[k] != 0xFFFFFFFFu))
-          values[c.place(load(places + task * W + k), instance)] = own.t.d[k];
+          values[c.place(place[k], instance)] = own.t.d[k];
     }
   }
 };
