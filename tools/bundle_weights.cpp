@@ -19,6 +19,12 @@ Matrix read_bundle_weights(const std::string& path, const std::string& tensor,
     Convolution convolution = parse_convolution(manifest.images->words).convolution;
     weights = filters_as_matrix(std::move(weights), convolution);
   }
+  check_bundle_weights(weights, path, manifest, bundle);
+  return weights;
+}
+
+void check_bundle_weights(const Matrix& weights, const std::string& path,
+                          const PlanManifest& manifest, const std::string& bundle) {
   const Pattern& pattern = weights.pattern;
   if (pattern_digest(pattern) != manifest.pattern_digest)
     throw UserError(fmt::format("{} is not what {} was compiled from: {} x {} with {} entries, the "
@@ -28,7 +34,6 @@ Matrix read_bundle_weights(const std::string& path, const std::string& tensor,
                                 pattern.nnz() == manifest.nnz ? " at other places" : ""),
                     "in a dense file zeros are no entries: a sparse one (.mtx, .npz) keeps them");
   rounded_weights(weights, data_type_from_name(manifest.dtype)); // as compiling would refuse them
-  return weights;
 }
 
 } // namespace sparsertc

@@ -15,4 +15,9 @@ namespace sparsertc {
 Matrix read_bundle_weights(const std::string& path, const std::string& tensor,
                            const PlanManifest& manifest, const std::string& bundle);
 
+/// Throws the last three of these for weights that have been read already, laid out as the layer
+/// has them; `path` is their name.
+void check_bundle_weights(const Matrix& weights, const std::string& path,
+                          const PlanManifest& manifest, const std::string& bundle);
+
 } // namespace sparsertc

@@ -8,6 +8,8 @@
 #include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/make_bundle.h"
+#include "tools/network.h"
+#include "tools/network_options.h"
 #include "tools/options.h"
 #include "tools/session.h"
 #include "tools/tuning.h"
@@ -22,6 +24,7 @@ namespace {
 
 struct CompileOptions {
   InputOptions input;
+  std::string network;
   ProblemOptions problem;
   ScheduleOptions schedule;
   WatchOptions watch;
@@ -114,7 +117,53 @@ std::unique_ptr<Assembler> assembler_for(const CompileOptions& options, Artefact
   return nullptr;
 }
 
+void tell_of_binding(const PipelineResult& result) {
+  if (!result.not_bindable.empty())
+    fmt::print(stderr, "remark: the bundle cannot be bound to other weights: {}\n",
+               result.not_bindable);
+}
+
+int compile_bundle_of_network(const CompileOptions& options) {
+  if (artefact_of(options) != Artefact::bundle)
+    throw UsageError("--network: several layers are compiled into a bundle",
+                     "write one: -o OUT.srtc, or --emit=bundle");
+  Progress progress;
+  progress.show("sparsertc: reading ...");
+  NetworkFile file = read_network_file(options.network);
+  refuse_overwriting(options.output, {options.network});
+  for (const NetworkFileLayer& layer : file.layers)
+    refuse_overwriting(options.output, {layer.weights.path, layer.bias});
+  const SourceNetwork network = open_network(std::move(file), options.jobs.jobs);
+  const std::unique_ptr<Assembler> assembler = assembler_for(options, Artefact::bundle);
+  NetworkCompilation compilation;
+  compilation.target = options.target;
+  compilation.assembler = assembler.get();
+  compilation.bindable = options.bindable;
+  compilation.jobs = options.jobs.jobs;
+  compilation.verify_each = options.watch.verify_each;
+  compilation.progress = [&](size_t done) {
+    progress.show(fmt::format("sparsertc: {} of {} layers ...", done, network.layers.size()));
+  };
+  const std::vector<CompiledLayer> layers = compile_network(network, compilation);
+  stop_if_interrupted();
+  progress.clear();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const PipelineResult& result = layers[i].result;
+    const bool speaks = !result.weights.remarks.empty() || !result.schedule.remarks.empty() ||
+                        !result.not_bindable.empty() || options.watch.verbose ||
+                        options.watch.print_timing;
+    if (speaks)
+      fmt::print(stderr, "layer {}:\n", network.file.layers[i].name);
+    print_watched(result, options.watch);
+    tell_of_binding(result);
+  }
+  write_bytes(options.output, serialize(make_network_bundle(network, layers)));
+  return 0;
+}
+
 int compile(const CompileOptions& options) {
+  if (!options.network.empty())
+    return compile_bundle_of_network(options);
   if (options.input.list_tensors) {
     print_tensors(options.input);
     return 0;
@@ -179,9 +228,7 @@ int compile(const CompileOptions& options) {
     write_text(options.output, describe_stopped(result, pipeline.stop_after));
     return 0;
   }
-  if (!result.not_bindable.empty())
-    fmt::print(stderr, "remark: the bundle cannot be bound to other weights: {}\n",
-               result.not_bindable);
+  tell_of_binding(result);
   if (for_bundle)
     write_bytes(options.output, serialize(make_bundle(result, pipeline)));
   else
@@ -198,6 +245,7 @@ Command add_compile_command(CLI::App& application) {
   auto options = std::make_shared<CompileOptions>();
   CLI::App* parser = application.add_subcommand("compile", "A matrix becomes code");
   declare(*parser, options->input);
+  declare_network(*parser, options->network);
   parser
       ->add_option(
           "-o,--output", options->output,
@@ -251,8 +299,14 @@ Command add_compile_command(CLI::App& application) {
                  "  sparsertc compile layer.npz -o layer.sir --dtype=f16 --bias --activation=relu\n"
                  "  sparsertc compile pattern.smtx --values=random:1 --emit=llvm | less\n"
                  "  sparsertc compile model.safetensors --tensor=fc1.weight -o fc1.ptx\n"
-                 "  sparsertc compile layer.npy -o layer.ptx --tile=strategy=streamed,rows=16");
-  return {parser, [options] { return compile(*options); }};
+                 "  sparsertc compile layer.npy -o layer.ptx --tile=strategy=streamed,rows=16\n"
+                 "  sparsertc compile --network net.json -o net.srtc --target=native");
+  return {parser, [parser, options] {
+            std::vector<std::string> for_one_layer = options_of_a_layer();
+            for_one_layer.push_back("--columns");
+            check_network_options(*parser, options->network, for_one_layer);
+            return compile(*options);
+          }};
 }
 
 } // namespace sparsertc

@@ -4,6 +4,8 @@
 #include "ir/error.h"
 #include "tools/command.h"
 #include "tools/inspect_lu.h"
+#include "tools/inspect_network.h"
+#include "tools/network_options.h"
 #include "tools/options.h"
 #include "tools/session.h"
 
@@ -21,12 +23,13 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   InputOptions input;
+  std::string network;
   ProblemOptions problem;
   ScheduleOptions schedule;
   LuOptions lu;
   WatchOptions watch;
   ReportOptions report;
-  std::string target = "sm_90";
+  std::string target; ///< empty: sm_90, or what a network's file says
   std::string plot;
   std::string save_placement;
 };
@@ -240,6 +243,10 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
 }
 
 int inspect(const InspectOptions& options) {
+  if (!options.network.empty())
+    return inspect_network_file(options.network, options.target, 0, wants_json(options.report));
+  if (options.input.path.ends_with(".srtc"))
+    return inspect_bundle(options.input.path, wants_json(options.report));
   if (options.input.list_tensors) {
     print_tensors(options.input);
     return 0;
@@ -261,7 +268,7 @@ int inspect(const InspectOptions& options) {
                        options.save_placement, wants_json(options.report)});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
-  pipeline.target = resolve_target(options.target);
+  pipeline.target = resolve_target(options.target.empty() ? "sm_90" : options.target);
   pipeline.tile = to_tile_choice(options.schedule);
   pipeline.budget = options.schedule.budget;
   const bool json = wants_json(options.report);
@@ -299,11 +306,13 @@ int inspect(const InspectOptions& options) {
 
 Command add_inspect_command(CLI::App& application) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* parser =
-      application.add_subcommand("inspect", "Pattern statistics, planned tiles, predicted code");
+  CLI::App* parser = application.add_subcommand(
+      "inspect", "Pattern statistics, planned tiles, predicted code; the layers of a network "
+                 "or of a bundle");
   declare(*parser, options->input);
-  parser->add_option("--target", options->target, "What the code would be made for")
-      ->capture_default_str();
+  declare_network(*parser, options->network);
+  parser->add_option("--target", options->target,
+                     "What the code would be made for; else sm_90, or what a network's file says");
   parser->add_option("--plot", options->plot,
                      "Write a spy plot with the tiles drawn in (--op=lu: the factors with their "
                      "levels), as SVG (-: to standard output, the report then goes to standard "
@@ -323,8 +332,15 @@ Command add_inspect_command(CLI::App& application) {
                  "  sparsertc inspect layer.smtx.gz\n"
                  "  sparsertc inspect layer.npy --plot=layer.svg -n 256 --dtype=f16\n"
                  "  sparsertc inspect layer.npz --report=json --target=host\n"
+                 "  sparsertc inspect --network net.json\n"
+                 "  sparsertc inspect net.srtc\n"
                  "  sparsertc inspect circuit.mtx --op=lu --plot=factors.svg");
-  return {parser, [options] { return inspect(*options); }};
+  return {parser, [parser, options] {
+            std::vector<std::string> for_one_layer = options_of_a_layer();
+            for_one_layer.push_back("--columns");
+            check_network_options(*parser, options->network, for_one_layer);
+            return inspect(*options);
+          }};
 }
 
 } // namespace sparsertc

@@ -3,11 +3,14 @@
 #include "compiler/input/read.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
+#include "runtime/plan/network_manifest.h"
 #include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/gpu.h"
+#include "tools/network_options.h"
 #include "tools/options.h"
 #include "tools/run_bundle.h"
+#include "tools/run_network.h"
 #include "tools/run_report.h"
 #include "tools/session.h"
 #include "tools/spmm_check.h"
@@ -26,6 +29,7 @@ constexpr uint32_t kDefaultColumns = 256;
 
 struct RunOptions {
   InputOptions input;
+  std::string network;
   ProblemOptions problem;
   ScheduleOptions schedule;
   WatchOptions watch;
@@ -102,6 +106,29 @@ void write_result(const std::string& path, const SpmmOperands& operands, const S
             in_file_order(operands, problem, values));
 }
 
+/// `file`: the network's; `bundle`: what it was compiled to, or "".
+int run_layers(const RunOptions& options, const std::string& file, const std::string& bundle) {
+  for (const std::string& path : {options.sources.bias, options.sources.residual})
+    if (!path.empty())
+      throw UsageError("--bias-file and --residual-file are for one layer",
+                       "the network's file names them");
+  NetworkRun run;
+  run.file = file;
+  run.bundle = bundle;
+  run.device = options.device;
+  run.sources = options.sources;
+  run.columns = options.problem.columns;
+  run.output = options.output;
+  run.check = options.check;
+  run.repeat = options.repeat;
+  run.json = wants_json(options.report);
+  run.jobs = options.jobs;
+  run.cache = options.cache;
+  run.assembler = options.assembler;
+  run.watch = options.watch;
+  return run_network(run);
+}
+
 /// Code that has been compiled before.
 int run_compiled(const RunOptions& options) {
   if (options.device == "cpu")
@@ -109,6 +136,14 @@ int run_compiled(const RunOptions& options) {
                      "give the weights that it was compiled from");
   if (!options.schedule.tile.empty() || options.schedule.budget != 0)
     throw UsageError("--tile and --budget: " + options.input.path + " is compiled already");
+  if (options.input.path.ends_with(".srtc") && is_network(read_bundle(options.input.path))) {
+    if (!options.check && !options.weights.empty())
+      throw UsageError("--weights is for --check, which was not asked for");
+    refuse_problem(options.problem, options.input.path);
+    if (options.problem.ldb != 0 || options.problem.ldc != 0)
+      throw UsageError("--ldb and --ldc: the operands of a network have no gaps");
+    return run_layers(options, options.weights, options.input.path);
+  }
   BundleRun bundle;
   bundle.path = options.input.path;
   bundle.weights = options.weights;
@@ -130,8 +165,14 @@ int run(const RunOptions& options) {
   }
   if (options.repeat == 0)
     throw UsageError("--repeat: expected at least 1");
-  refuse_overwriting(options.output, {options.input.path, options.weights, options.sources.b,
-                                      options.sources.bias, options.sources.residual});
+  refuse_overwriting(options.output,
+                     {options.input.path, options.network, options.weights, options.sources.b,
+                      options.sources.bias, options.sources.residual});
+  if (!options.network.empty()) {
+    if (!options.weights.empty())
+      throw UsageError("--weights is for bundles; " + options.network + " names the weights");
+    return run_layers(options, options.network, "");
+  }
   const bool json_report = wants_json(options.report);
   const size_t device = choose_word("--device", options.device, {"auto", "cpu", "gpu"});
   if (is_compiled_code(options.input.path))
@@ -225,6 +266,7 @@ Command add_run_command(CLI::App& application) {
       "run", "Multiplies, on the GPU or the CPU of this machine; IN may also be a bundle, or a "
              ".cubin or .ptx with its manifest beside it");
   declare(*parser, options->input);
+  declare_network(*parser, options->network);
   parser->add_option(
       "--b", options->sources.b,
       "B from a dense .npy, .npz, .safetensors or .mtx file; else drawn from the seed");
@@ -236,7 +278,8 @@ Command add_run_command(CLI::App& application) {
                    "Of the operands that no file gives, in [-1, 1)")
       ->capture_default_str();
   parser->add_option("--weights", options->weights,
-                     "For --check of a bundle: the file that it was compiled from");
+                     "For --check of a bundle: the file that it was compiled from, of a network "
+                     "the JSON file");
   parser->add_option("--output", options->output, "Write C as .npy (bf16 as f32)");
   parser->add_flag("--check", options->check,
                    "Recompute in float64; exit code 1 where an element misses its bound");
@@ -260,9 +303,13 @@ Command add_run_command(CLI::App& application) {
       "  sparsertc run layer.npy --b activations.npy --bias-file bias.npy --activation=relu "
       "--output out.npy\n"
       "  sparsertc run layer.srtc --check --weights layer.npy\n"
+      "  sparsertc run --network net.json --check\n"
       "  sparsertc run pattern.smtx --values=random:1 --dtype=f16 --device=cpu --report=json",
       kDefaultColumns));
-  return {parser, [options] { return run(*options); }};
+  return {parser, [parser, options] {
+            check_network_options(*parser, options->network, options_of_a_layer());
+            return run(*options);
+          }};
 }
 
 } // namespace sparsertc

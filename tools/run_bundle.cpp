@@ -34,14 +34,7 @@ Bundle read_code(const std::string& path) {
 /// What the bundle computes, with what the launch gives.
 SpmmProblem problem_of(const PlanManifest& manifest, const BundleRun& run) {
   const ProblemOptions& given = run.problem;
-  SpmmProblem problem;
-  problem.type = data_type_from_name(manifest.dtype);
-  problem.layout = manifest.column_major ? Layout::column_major : Layout::row_major;
-  problem.epilogue = {manifest.bias, manifest.residual, activation_from_name(manifest.activation)};
-  problem.half_terms = manifest.half_terms;
-  if (manifest.images)
-    problem.convolution = parse_convolution(manifest.images->words).convolution;
-
+  SpmmProblem problem = problem_of(manifest);
   const auto agree = [&](const char* option, uint64_t asked, std::optional<uint64_t> fixed) {
     if (fixed && asked != 0 && asked != *fixed)
       throw UsageError(
@@ -66,21 +59,7 @@ SpmmProblem problem_of(const PlanManifest& manifest, const BundleRun& run) {
 
 /// What is computed is in the bundle; words that say otherwise would go unheard.
 void refuse_contradictions(const BundleRun& run) {
-  const ProblemOptions defaults, &given = run.problem;
-  const auto refuse = [&](bool differs, const char* option) {
-    if (differs)
-      throw UsageError(fmt::format("{}: {} is compiled already and says itself what it computes",
-                                   option, run.path),
-                       "run the weights to compile them otherwise");
-  };
-  refuse(given.op != defaults.op, "--op");
-  refuse(given.conv != defaults.conv, "--conv");
-  refuse(given.type != defaults.type, "--dtype");
-  refuse(given.layout != defaults.layout, "--layout");
-  refuse(given.bias, "--bias");
-  refuse(given.residual, "--residual");
-  refuse(given.activation != defaults.activation, "--activation");
-  refuse(given.half_terms != defaults.half_terms, "--half-terms");
+  refuse_problem(run.problem, run.path);
   if (run.check && run.weights.empty())
     throw UsageError("--check: a bundle does not hold the matrix that it was compiled from",
                      "--weights=FILE names the file");
@@ -176,6 +155,37 @@ std::shared_ptr<const ExecutionContext> open_gpu(const BundleRun& run) {
 
 bool is_compiled_code(const std::string& path) {
   return path.ends_with(".srtc") || path.ends_with(".cubin") || path.ends_with(".ptx");
+}
+
+void refuse_problem(const ProblemOptions& given, const std::string& path) {
+  const ProblemOptions defaults;
+  const auto refuse = [&](bool differs, const char* option) {
+    if (differs)
+      throw UsageError(
+          fmt::format("{}: {} is compiled already and says itself what it computes", option, path),
+          "run the weights to compile them otherwise");
+  };
+  refuse(given.op != defaults.op, "--op");
+  refuse(given.conv != defaults.conv, "--conv");
+  refuse(given.type != defaults.type, "--dtype");
+  refuse(given.layout != defaults.layout, "--layout");
+  refuse(given.bias, "--bias");
+  refuse(given.residual, "--residual");
+  refuse(given.activation != defaults.activation, "--activation");
+  refuse(given.half_terms != defaults.half_terms, "--half-terms");
+}
+
+SpmmProblem problem_of(const PlanManifest& manifest) {
+  SpmmProblem problem;
+  problem.type = data_type_from_name(manifest.dtype);
+  problem.layout = manifest.column_major ? Layout::column_major : Layout::row_major;
+  problem.epilogue = {manifest.bias, manifest.residual, activation_from_name(manifest.activation)};
+  problem.half_terms = manifest.half_terms;
+  if (manifest.images)
+    problem.convolution = parse_convolution(manifest.images->words).convolution;
+  if (manifest.n)
+    problem.columns = static_cast<uint32_t>(*manifest.n);
+  return problem;
 }
 
 int run_bundle(const BundleRun& run) {

@@ -2,6 +2,7 @@
 // would use.
 #pragma once
 
+#include "runtime/plan/plan_manifest.h"
 #include "tools/options.h"
 #include "tools/spmm_operands.h"
 
@@ -21,6 +22,12 @@ struct BundleRun {
   unsigned jobs = 0; ///< threads of the check
   bool json = false;
 };
+
+/// Throws UsageError for words that say what is computed: the bundle at `path` says that itself.
+void refuse_problem(const ProblemOptions& given, const std::string& path);
+
+/// What a bundle computes; what its launches give is open.
+SpmmProblem problem_of(const PlanManifest& manifest);
 
 /// Whether the file's name says that it is compiled code.
 bool is_compiled_code(const std::string& path);

@@ -236,6 +236,11 @@ SpmmOperands make_operands(const Matrix& weights, const SpmmProblem& problem,
   return operands;
 }
 
+void encode_vector(const std::vector<double>& values, DataType type, uint8_t* where) {
+  for (size_t i = 0; i < values.size(); ++i)
+    store(reinterpret_cast<std::byte*>(where) + i * element_bytes(type), values[i], type);
+}
+
 std::vector<uint64_t> result_shape(const SpmmOperands& operands, const SpmmProblem& problem) {
   if (!problem.convolution)
     return {operands.rows, operands.columns};

@@ -45,6 +45,9 @@ SpmmOperands make_operands(const Matrix& weights, const SpmmProblem& problem,
 /// The element type that stands for the problem's type in files and conversions.
 StoredType stored_type(DataType type);
 
+/// The values one after the other in the problem's type, in host memory.
+void encode_vector(const std::vector<double>& values, DataType type, uint8_t* where);
+
 /// Bytes aligned for every vector access.
 class AlignedBytes {
 public:

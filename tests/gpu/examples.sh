@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Compiles a layer into a bundle and runs the example engines on it; one compiles and tunes by itself.
 #
-#   bash examples.sh COMMAND FOLDER LAYER.npy.gz TARGET N
+#   bash examples.sh COMMAND FOLDER LAYER.npy.gz TARGET N NETWORK.json [DATA]
 #
 # COMMAND  the sparsertc command
-# FOLDER   has engine, engine_tune, engine.py, libsparsertc_runtime.so and libsparsertc.so
+# FOLDER   has engine, engine_network, engine_tune, engine.py, mobilenet.py, libsparsertc_runtime.so
+#          and libsparsertc.so
 # TARGET   what to compile for: native, sm_80, ...
 # N        columns
+# NETWORK  a network of layers; with DATA, the big test data, also one of MobileNetV1's layers
 #
 # Without a GPU engine_tune compiles only. Exit status 0: all were right; 3: no GPU.
 set -euo pipefail
-command="$1" folder="$2" layer="$3" target="$4" columns="$5"
+command="$1" folder="$2" layer="$3" target="$4" columns="$5" network="$6" data="${7:-}"
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -39,9 +41,21 @@ grep -q "record: holds" "$work/second.txt"
 cmp "$work/first.srtc" "$work/tuned.srtc"
 "$folder/engine" "$work/tuned.srtc" "$work/layer.npy" "$columns"
 
+# Layers in one bundle: each against float64, then as one graph.
+run_network() {
+  "$command" compile --network "$1" -o "$work/network.srtc" --target="$target"
+  "$command" run "$work/network.srtc" --check --weights "$1" --repeat=3 | tail -n 2
+  "$folder/engine_network" "$work/network.srtc" | sed 's/^\(.* us for a replay\)/time: \1/'
+}
+run_network "$network"
+
 if ! command -v python3 >/dev/null; then
   echo "SKIPPED: engine.py: no python3"
   exit 0
+fi
+if [[ -n "$data" ]]; then
+  python3 "$folder/mobilenet.py" "$data" >"$work/mobilenet.json"
+  run_network "$work/mobilenet.json"
 fi
 python3 "$folder/engine.py" "$work/layer.srtc" --weights "$work/layer.npy" -n "$columns"
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then

@@ -107,7 +107,8 @@ fi
 if [[ -n "$command" && -x "$work/engine" ]] && grep -qE "$only" <<<"examples"; then
   wait_for_room
   start "command: examples in C and Python" 120 \
-    bash "$work/examples.sh" "$command" "$work" "$work/demo_layer.npy.gz" native 300
+    bash "$work/examples.sh" "$command" "$work" "$work/demo_layer.npy.gz" native 300 \
+    "$work/network/tiny.json" ${SPARSERTC_DATA:+"$SPARSERTC_DATA"}
 fi
 if ((sanitizer)); then
   checker="$(command -v compute-sanitizer || true)"

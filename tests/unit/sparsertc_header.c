@@ -18,3 +18,17 @@ size_t c_size_of_execution_status(void) {
 size_t c_size_of_values(void) {
   return sizeof(sparsertc_values);
 }
+
+size_t c_size_of_network_info(void);
+size_t c_size_of_layer_info(void);
+size_t c_size_of_network_arguments(void);
+
+size_t c_size_of_network_info(void) {
+  return sizeof(sparsertc_network_info);
+}
+size_t c_size_of_layer_info(void) {
+  return sizeof(sparsertc_layer_info);
+}
+size_t c_size_of_network_arguments(void) {
+  return sizeof(sparsertc_network_arguments);
+}
