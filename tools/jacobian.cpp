@@ -285,7 +285,7 @@ int run(const JacobianCommandOptions& options) {
     command.gpu = gpu.get();
     command.cache = options.cache;
     command.json = json_report;
-    command.repeat = std::max(options.repeat, 1u);
+    command.repeat = options.repeat;
     command.progress = &progress;
     request.with_write_entry = false;
     command.jacobian = std::move(request);

@@ -140,11 +140,12 @@ Json make_report(const NewtonCommand& command, const NewtonResult& result,
   }
   json["factorizations"] = result.factorizations;
   json["time_us"] = result.time_us;
-  json["phases"] = {{"jacobian_us", result.phases.jacobian_us},
-                    {"factor_us", result.phases.factor_us},
-                    {"solve_us", result.phases.solve_us},
-                    {"residual_us", result.phases.residual_us},
-                    {"update_us", result.phases.update_us}};
+  if (result.device == "cpu" || result.step_us)
+    json["phases"] = {{"jacobian_us", result.phases.jacobian_us},
+                      {"factor_us", result.phases.factor_us},
+                      {"solve_us", result.phases.solve_us},
+                      {"residual_us", result.phases.residual_us},
+                      {"update_us", result.phases.update_us}};
   if (result.step_us)
     json["phases"]["step_us"] = *result.step_us;
   return json;
@@ -187,12 +188,15 @@ std::string to_text(const Json& json, const NewtonResult& result, const newton::
                             explain(report, options), history_text(report));
       }
   }
-  text +=
-      fmt::format("{:.1f} us, {} factorizations; a step: Jacobian {:.1f} us, factorization {:.1f}"
-                  ", solve {:.1f}, residual {:.1f}, update {:.1f}{}\n",
-                  result.time_us, result.factorizations, phase("jacobian_us"), phase("factor_us"),
-                  phase("solve_us"), phase("residual_us"), phase("update_us"),
-                  result.step_us ? fmt::format("; as one graph {:.1f} us", *result.step_us) : "");
+  text += fmt::format("{:.1f} us, {} factorizations", result.time_us, result.factorizations);
+  if (json.contains("phases"))
+    text +=
+        fmt::format("; a step: Jacobian {:.1f} us, factorization {:.1f}, solve {:.1f}, residual "
+                    "{:.1f}, update {:.1f}{}",
+                    phase("jacobian_us"), phase("factor_us"), phase("solve_us"),
+                    phase("residual_us"), phase("update_us"),
+                    result.step_us ? fmt::format("; as one graph {:.1f} us", *result.step_us) : "");
+  text += "\n";
   return text;
 }
 

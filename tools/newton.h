@@ -31,7 +31,7 @@ struct NewtonCommand {
   const cuda::Context* gpu = nullptr; ///< null: on the CPU
   CacheOptions cache;
   bool json = false;
-  unsigned repeat = 1;
+  unsigned repeat = 0; ///< NewtonRequest::repeat
   Progress* progress = nullptr;
 };
 /// Solves, writes the solution and prints the report. The exit code: 1 where an instance has not

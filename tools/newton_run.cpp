@@ -188,10 +188,10 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   std::vector<double> times;
   newton::GpuReport report;
   // The first run loads code and records graphs.
-  for (unsigned round = 0; round <= std::max(request.repeat, 1u); ++round) {
+  for (unsigned round = 0; round <= request.repeat; ++round) {
     method.iterate().upload(bytes_of(std::as_const(start)), stream);
     report = method.solve();
-    if (round > 0)
+    if (round > 0 || request.repeat == 0)
       times.push_back(report.time_us);
   }
   result.time_us = median(times);
@@ -200,9 +200,11 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   method.iterate().download(bytes_of(result.x), stream);
   for (uint64_t s = 0; s < instances; ++s)
     result.reports.push_back(report.of(s));
-  const newton::GpuNewton::PhaseTimes phases = method.time_phases(std::max(request.repeat, 5u));
-  result.phases = phases;
-  result.step_us = phases.step_us;
+  if (request.repeat > 0) {
+    const newton::GpuNewton::PhaseTimes phases = method.time_phases(std::max(request.repeat, 5u));
+    result.phases = phases;
+    result.step_us = phases.step_us;
+  }
   return result;
 }
 

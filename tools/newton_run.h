@@ -17,7 +17,8 @@ namespace sparsertc {
 struct NewtonRequest {
   JacobianRequest jacobian; ///< all instances start at its x0
   newton::Options options;
-  /// Solved so often from the start, timed; the median counts.
+  /// Solved so often from the start, timed; the median counts. On the GPU once more before that,
+  /// and phases are timed, too; 0: solved once.
   unsigned repeat = 1;
   /// Of batches on the GPU.
   const Assembler* assembler = nullptr;
@@ -31,11 +32,11 @@ struct NewtonResult {
   uint64_t nnz_lu = 0;
   std::vector<newton::Report> reports; ///< by instance
   std::vector<double> x;               ///< [entry][instance]
-  /// Wall-clock time of the iteration, all instances together: the last run, and the median.
+  /// Wall-clock time of the iteration, all instances together: the median.
   double time_us = 0;
   uint64_t factorizations = 0; ///< on the GPU of all instances at once
   /// Of one step: on the GPU device time, and of a batch all instances; on the CPU the mean of all
-  /// steps of all instances.
+  /// steps of all instances. Not on the GPU without repetitions.
   newton::Times phases;
   std::optional<double> step_us; ///< GPU: the phases as one graph
   std::string assembler;         ///< of a batch's factorization on the GPU
