@@ -21,7 +21,11 @@ namespace fill2 {
 constexpr uint32_t kAll = 0xffffffffu;
 constexpr uint32_t kNone = 0xffffffffu;
 /// One warp alone works on frontiers of at most so many vertices.
-constexpr uint32_t kNarrow = 64;
+constexpr uint32_t kNarrow = 32;
+/// Vertices of a queue that are in shared memory.
+constexpr uint32_t kNearQueue = 512;
+/// Edges that a lane follows at the same time where all warps work.
+constexpr uint32_t kEdgesAtOnce = 4;
 
 /// One group's share of the workspaces.
 struct Workspace {
@@ -30,12 +34,12 @@ struct Workspace {
   uint32_t* entries;
   uint32_t* summary;
   uint32_t* touched;
-  uint32_t* queue; ///< two of them
+  uint32_t* queue; ///< two of them, with room for each vertex twice
   uint64_t capacity;
   uint32_t* column;
   uint64_t* rows;
 
-  __device__ uint32_t* queue_number(uint32_t number) const { return queue + number * capacity; }
+  __device__ uint32_t* queue_number(uint32_t number) const { return queue + 2 * number * capacity; }
 };
 
 __device__ Workspace workspace_of(const Fill2Arguments& a, uint64_t number) {
@@ -47,7 +51,7 @@ __device__ Workspace workspace_of(const Fill2Arguments& a, uint64_t number) {
   work.entries = all.entries + number * words;
   work.summary = all.summary + number * ((words + 31) / 32);
   work.touched = all.touched + number * all.capacity;
-  work.queue = all.queue + 2 * number * all.capacity;
+  work.queue = all.queue + 4 * number * all.capacity;
   work.capacity = all.capacity;
   work.column = all.column + number * all.capacity;
   work.rows = all.rows + number * all.capacity;
@@ -66,6 +70,7 @@ struct Shared {
   uint32_t done;
   uint64_t place; ///< in the store
   uint32_t row_length[kFill2Group];
+  uint32_t near[2][kNearQueue];
 };
 
 __device__ uint32_t lane() {
@@ -87,43 +92,104 @@ __device__ uint32_t reserve(uint32_t* count, uint32_t wanting) {
   return __shfl_sync(kAll, base, leader) + __popc(wanting & ((1u << lane()) - 1));
 }
 
-/// `rows` come to vertex w over an edge, where `active`. To be called by all lanes of a warp.
-__device__ void visit(const Workspace& work, Shared& shared, uint32_t* next, bool active,
-                      uint32_t w, uint64_t rows, uint32_t threshold) {
-  bool first = false;
-  bool push = false;
-  if (active) {
-    uint64_t fresh = rows & ~__ldcg(&work.visited[w]);
-    if (fresh != 0) {
-      const uint64_t before = atomicOr(&work.visited[w], fresh);
-      fresh &= ~before;
-      first = before == 0;
-      if (w < threshold)
-        push = fresh != 0 && atomicOr(&work.pending[w], fresh) == 0;
-      else if (first && atomicOr(&work.entries[w / 32], 1u << (w % 32)) == 0)
-        atomicOr(&work.summary[w / 1024], 1u << (w / 32 % 32));
+/// The vertices that a warp has to go on from, in one of the two queues: its beginning lies in
+/// shared memory, which is near.
+__device__ void put(const Workspace& work, Shared& shared, uint32_t queue, uint32_t place,
+                    uint32_t w) {
+  if (place < kNearQueue)
+    shared.near[queue][place] = w;
+  else
+    work.queue_number(queue)[place] = w;
+}
+__device__ uint32_t get(const Workspace& work, const Shared& shared, uint32_t queue,
+                        uint32_t place) {
+  return place < kNearQueue ? shared.near[queue][place] : __ldcg(&work.queue_number(queue)[place]);
+}
+
+/// `rows[q]` come to vertices w[q] over kEdges edges, none where they are 0. To be called by all
+/// lanes of a warp. New vertices below the threshold go into queue `next`.
+template <uint32_t kEdges>
+__device__ void visit(const Workspace& work, Shared& shared, uint32_t next,
+                      const uint32_t (&w)[kEdges], uint64_t (&rows)[kEdges], uint32_t threshold) {
+  uint64_t before[kEdges] = {};
+  // Many lanes at once look first, as most come to vertices that have been visited, and atomics are
+  // slow in numbers. A warp alone saves the time of the look.
+  if (kEdges > 1) {
+#pragma unroll
+    for (uint32_t q = 0; q < kEdges; ++q)
+      if (rows[q] != 0)
+        before[q] = __ldcg(&work.visited[w[q]]);
+#pragma unroll
+    for (uint32_t q = 0; q < kEdges; ++q)
+      if (rows[q] != 0)
+        rows[q] &= ~before[q];
+  }
+#pragma unroll
+  for (uint32_t q = 0; q < kEdges; ++q)
+    if (rows[q] != 0)
+      before[q] = atomicOr(&work.visited[w[q]], rows[q]);
+#pragma unroll
+  for (uint32_t q = 0; q < kEdges; ++q) {
+    bool first = false;
+    bool push = false;
+    if (rows[q] != 0) {
+      const uint64_t fresh = rows[q] & ~before[q];
+      first = before[q] == 0;
+      if (w[q] >= threshold) {
+        if (first) {
+          atomicOr(&work.entries[w[q] / 32], 1u << (w[q] % 32));
+          atomicOr(&work.summary[w[q] / 1024], 1u << (w[q] / 32 % 32));
+        }
+      } else if (first) {
+        // Nobody waits for the answer: another row that comes at the same time may put the vertex
+        // into the queue once more.
+        atomicOr(&work.pending[w[q]], fresh);
+        push = true;
+      } else if (fresh != 0) {
+        push = atomicOr(&work.pending[w[q]], fresh) == 0;
+      }
     }
-  }
-  if (const uint32_t wanting = __ballot_sync(kAll, first); wanting != 0) {
-    const uint32_t place = reserve(&shared.touched, wanting);
-    if (first)
-      work.touched[place] = w;
-  }
-  if (const uint32_t wanting = __ballot_sync(kAll, push); wanting != 0) {
-    const uint32_t place = reserve(&shared.pushed, wanting);
-    if (push)
-      next[place] = w;
+    if (const uint32_t wanting = __ballot_sync(kAll, first); wanting != 0) {
+      const uint32_t place = reserve(&shared.touched, wanting);
+      if (first)
+        work.touched[place] = w[q];
+    }
+    if (const uint32_t wanting = __ballot_sync(kAll, push); wanting != 0) {
+      const uint32_t place = reserve(&shared.pushed, wanting);
+      if (push)
+        put(work, shared, next, place, w[q]);
+    }
   }
 }
 
-/// Follows the edges of one vertex a lane for the rows of the lane, which may be none.
-__device__ void expand(const Fill2Arguments& a, const Workspace& work, Shared& shared,
-                       uint32_t* next, uint32_t u, uint64_t rows, uint32_t threshold) {
+/// Follows the edges of one vertex for `rows`, which is the same on all lanes.
+__device__ void expand_one(const Fill2Arguments& a, const Workspace& work, Shared& shared,
+                           uint32_t next, uint32_t u, uint64_t rows, uint32_t threshold) {
+  const uint32_t begin = __ldg(&a.a_offset[u]);
+  const uint32_t end = __ldg(&a.a_offset[u + 1]);
+  for (uint32_t base = begin; base < end; base += 32) {
+    const bool active = lane() < end - base;
+    const uint32_t w[1] = {active ? __ldg(&a.a_column[base + lane()]) : 0};
+    uint64_t going[1] = {active ? rows : 0};
+    visit(work, shared, next, w, going, threshold);
+  }
+}
+
+/// Goes on from 32 vertices of a queue, `first` and those behind it, below `count`.
+template <uint32_t kEdges>
+__device__ void expand_queued(const Fill2Arguments& a, const Workspace& work, Shared& shared,
+                              uint32_t current, uint32_t first, uint32_t count,
+                              uint32_t threshold) {
+  uint64_t rows = 0;
   uint32_t begin = 0;
   uint32_t degree = 0;
-  if (rows != 0) {
+  if (first + lane() < count) {
+    const uint32_t u = get(work, shared, current, first + lane());
+    rows = atomicExch(&work.pending[u], static_cast<uint64_t>(0));
     begin = __ldg(&a.a_offset[u]);
     degree = __ldg(&a.a_offset[u + 1]) - begin;
+    if (rows == 0) // it was in the queue twice
+      degree = 0;
   }
   uint32_t end = degree; // of this lane's edges among all of them
   for (uint32_t step = 1; step < 32; step *= 2) {
@@ -133,31 +199,23 @@ __device__ void expand(const Fill2Arguments& a, const Workspace& work, Shared& s
   }
   const uint32_t total = __shfl_sync(kAll, end, 31);
   const uint32_t shift = begin - (end - degree); // edge e of all is edge e + shift of A
-  for (uint32_t base = 0; base < total; base += 32) {
-    const uint32_t edge = base + lane();
-    uint32_t owner = 0; // the first lane whose edges end behind this one
-    for (uint32_t step = 16; step > 0; step /= 2)
-      if (__shfl_sync(kAll, end, owner + step - 1) <= edge)
-        owner += step;
-    const uint64_t mine = __shfl_sync(kAll, rows, owner);
-    const uint32_t from = __shfl_sync(kAll, shift, owner);
-    const bool active = edge < total;
-    const uint32_t w = active ? __ldg(&a.a_column[edge + from]) : 0;
-    visit(work, shared, next, active, w, mine, threshold);
+  for (uint32_t base = 0; base < total; base += 32 * kEdges) {
+    uint32_t w[kEdges];
+    uint64_t mine[kEdges];
+#pragma unroll
+    for (uint32_t q = 0; q < kEdges; ++q) {
+      const uint32_t edge = base + 32 * q + lane();
+      uint32_t owner = 0; // the first lane whose edges end behind this one
+      for (uint32_t step = 16; step > 0; step /= 2)
+        if (__shfl_sync(kAll, end, owner + step - 1) <= edge)
+          owner += step;
+      const uint64_t theirs = __shfl_sync(kAll, rows, owner);
+      const uint32_t from = __shfl_sync(kAll, shift, owner);
+      mine[q] = edge < total ? theirs : 0;
+      w[q] = edge < total ? __ldg(&a.a_column[edge + from]) : 0;
+    }
+    visit(work, shared, 1 - current, w, mine, threshold);
   }
-}
-
-/// Goes on from the vertices `first` to `first` + 31 of a queue.
-__device__ void expand_queued(const Fill2Arguments& a, const Workspace& work, Shared& shared,
-                              uint32_t current, uint32_t first, uint32_t count,
-                              uint32_t threshold) {
-  uint32_t u = 0;
-  uint64_t rows = 0;
-  if (first + lane() < count) {
-    u = __ldcg(&work.queue_number(current)[first + lane()]);
-    rows = atomicExch(&work.pending[u], static_cast<uint64_t>(0));
-  }
-  expand(a, work, shared, work.queue_number(1 - current), u, rows, threshold);
 }
 
 /// The least entry from `from` on and below `end`, or kNone. To be called by a whole warp.
@@ -260,11 +318,10 @@ __device__ void work_alone(const Fill2Arguments& a, const Workspace& work, Share
         work.rows[length] = rows;
       }
       ++length;
-      const uint64_t going = lane() == 0 ? rows & rows_behind(threshold, begin) : 0;
-      expand(a, work, shared, work.queue_number(1 - current), threshold, going, threshold);
+      if (const uint64_t going = rows & rows_behind(threshold, begin); going != 0)
+        expand_one(a, work, shared, 1 - current, threshold, going, threshold);
     } else {
-      for (uint32_t first = 0; first < queued; first += 32)
-        expand_queued(a, work, shared, current, first, queued, threshold);
+      expand_queued<1>(a, work, shared, current, 0, queued, threshold);
     }
     __threadfence_block();
     __syncwarp();
@@ -274,7 +331,7 @@ __device__ void work_alone(const Fill2Arguments& a, const Workspace& work, Share
       shared.pushed = 0;
     __syncwarp();
     current = 1 - current;
-    if (queued > kNarrow && warps() > 1)
+    if (queued > kNarrow)
       break;
   }
   if (lane() == 0) {
@@ -292,7 +349,7 @@ __device__ void work_together(const Fill2Arguments& a, const Workspace& work, Sh
     const uint32_t count = shared.queued;
     const uint32_t current = shared.current;
     for (uint32_t first = warp() * 32; first < count; first += warps() * 32)
-      expand_queued(a, work, shared, current, first, count, shared.threshold);
+      expand_queued<kEdgesAtOnce>(a, work, shared, current, first, count, shared.threshold);
     __syncthreads();
     if (threadIdx.x == 0) {
       shared.queued = shared.pushed;
@@ -321,8 +378,9 @@ __device__ void search(const Fill2Arguments& a, const Workspace& work, Shared& s
     // All entries of A, and the diagonal behind them.
     for (uint32_t base = 0; base <= count; base += 32) {
       const uint32_t p = base + lane();
-      const uint32_t w = p < count ? a.a_column[first + p] : i;
-      visit(work, shared, nullptr, p <= count, w, row, 0);
+      const uint32_t w[1] = {p < count ? a.a_column[first + p] : i};
+      uint64_t rows[1] = {p <= count ? row : 0};
+      visit(work, shared, 0, w, rows, 0);
     }
   }
   __syncthreads();
@@ -413,7 +471,7 @@ __device__ void write_rows(const Fill2Arguments& a, uint32_t begin, uint32_t end
 } // namespace fill2
 
 /// The first pass: how long the rows are. Entries are kept in the store as long as there is room.
-extern "C" __global__ void __launch_bounds__(512, 3)
+extern "C" __global__ void __launch_bounds__(1024, 1)
     sparsertc_fill2_count(const __grid_constant__ Fill2Arguments a) {
   using namespace fill2;
   __shared__ Shared shared;
@@ -444,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(512, 3)
 }
 
 /// The second pass: the columns of the rows. Groups that are not in the store are searched again.
-extern "C" __global__ void __launch_bounds__(512, 3)
+extern "C" __global__ void __launch_bounds__(1024, 1)
     sparsertc_fill2_write(const __grid_constant__ Fill2Arguments a) {
   using namespace fill2;
   __shared__ Shared shared;

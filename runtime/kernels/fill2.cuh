@@ -26,7 +26,7 @@ struct Fill2Workspaces {
   uint32_t* entries; ///< (size + 31) / 32: a bit for each vertex that is an entry. Zeros at first.
   uint32_t* summary; ///< a bit for each word of `entries` that is not zero. Zeros at first.
   uint32_t* touched; ///< capacity: the vertices that have been visited
-  uint32_t* queue;   ///< 2 capacity: vertices to go on from, now and next
+  uint32_t* queue;   ///< 4 capacity: vertices to go on from, now and next, some twice
   uint32_t* column;  ///< capacity: the entries of the group, ascending
   uint64_t* rows;    ///< capacity: the rows that have it
   uint64_t capacity;

@@ -41,7 +41,7 @@ uint64_t zeroed_bytes(uint64_t size) {
 }
 /// Of its lists.
 uint64_t list_bytes(uint64_t capacity) {
-  return (sizeof(uint32_t) * 4 + sizeof(uint64_t)) * capacity;
+  return (sizeof(uint32_t) * 6 + sizeof(uint64_t)) * capacity;
 }
 uint64_t workspace_bytes(uint64_t size, uint64_t capacity) {
   return zeroed_bytes(size) + list_bytes(capacity);
@@ -63,7 +63,7 @@ public:
     arrays_.rows = pointer<uint64_t>(lists_);
     arrays_.touched = reinterpret_cast<uint32_t*>(arrays_.rows + count * capacity);
     arrays_.queue = arrays_.touched + count * capacity;
-    arrays_.column = arrays_.queue + 2 * count * capacity;
+    arrays_.column = arrays_.queue + 4 * count * capacity;
     arrays_.capacity = capacity;
   }
   uint64_t count() const { return count_; }

@@ -28,7 +28,7 @@ struct GpuSymbolicOptions {
   /// Entries found by the first pass are kept for the second, as memory allows. Off: all rows are
   /// searched twice.
   bool keep_entries = true;
-  /// Of a block, 0: 512 or fewer.
+  /// Of a block, a multiple of 32; 0: as measured to be best.
   uint32_t threads = 0;
 };
 

@@ -128,14 +128,14 @@ TEST_CASE("lu analysis: random patterns and a long chain") {
   if (!device)
     return;
   Random random(test::test_seed(20261201));
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 20; ++round) {
     const uint32_t size = 1 + random.below(1500);
     const double per_row = 0.5 + 3 * random.unit();
     INFO("round " << round << ", n " << size << ", " << per_row << " entries a row");
     check(*device, test::random_square(random, size, per_row, random.unit()));
   }
-  check(*device, test::random_square(random, 200'000, 0.8));
-  check(*device, test::hostile_squares(100'000).back().pattern);
+  check(*device, test::random_square(random, 200'000, 0.4));
+  check(*device, test::hostile_squares(30'000).back().pattern);
   check(*device, test::dissected_grid(7, 150, 140, 1, 0.25));
   check(*device, test::dissected_grid(8, 24, 25, 26, 0.25));
 }

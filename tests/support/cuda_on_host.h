@@ -99,7 +99,13 @@ T atomicSub(T* address, T value) {
 }
 template <class T>
 T atomicOr(T* address, T value) {
-  return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+  // Not __atomic_fetch_or: where `value` is a shifted 1, gcc 12 makes a bit test of it and gets the
+  // comparison of what was there with 0 wrong.
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(address, &before, before | value, true, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+  }
+  return before;
 }
 template <class T>
 T atomicExch(T* address, T value) {
