@@ -14,6 +14,8 @@ constexpr uint32_t kWarp = 32;
 constexpr uint32_t kThreadsPerBlock = 1024;
 /// Blocks that fill a large GPU, one for each multiprocessor (H200).
 constexpr uint32_t kBlocks = 132;
+/// The same for blocks in clusters, which leave some multiprocessors of a GPC over.
+constexpr uint32_t kBlocksInClusters = 128;
 constexpr uint32_t kVectorBytes = 16, kLanesTogether = 8;
 constexpr uint32_t kLeastInFlight = 2, kMostInFlight = 16;
 /// Threads of a block that hide the latency of staging, and entries that a part has at least.
@@ -76,16 +78,15 @@ void check_words(const SpmmTileChoice& choice) {
   if (!is_power(choice.vec) || !is_power(choice.splitk) || !is_power(choice.prefetch))
     refuse("strategy=compressed takes powers of two for vec, splitk and prefetch",
            "choose 1, 2, 4, ...");
-  if (choice.groups.value_or(1) != 1 || choice.cluster.value_or(1) != 1 ||
-      choice.stage.value_or(Stage::global) != Stage::global ||
+  if (choice.groups.value_or(1) != 1 || choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=compressed has no groups, clusters or stage, and no weights but its stream",
-           "leave groups, cluster, stage and weights out");
+    refuse("strategy=compressed has no groups or stage, and no weights but its stream",
+           "leave groups, stage and weights out");
 }
 
 uint32_t choose_parts(const Pattern& pattern, const SpmmSchedule& schedule, uint32_t rows) {
   const uint32_t lanes = schedule.stream.lanes_per_part;
-  const uint64_t row_length = pattern.nnz() / std::max(1u, pattern.rows);
+  const uint64_t row_length = pattern.nnz() / std::max(1u, pattern.rows) / schedule.stream.ranks;
   uint32_t parts = 1;
   while (2 * parts * lanes <= kWarp && uint64_t{rows} * 2 * parts * lanes <= kThreadsPerBlock &&
          row_length >= 2 * parts * kLeastEntriesOfPart &&
@@ -149,6 +150,13 @@ bool compressed_is_predicted(const SpmmSchedule& schedule, uint64_t nnz) {
          compressed_refusal(schedule).why.empty();
 }
 
+uint64_t partial_bytes(const SpmmSchedule& schedule) {
+  if (schedule.stream.ranks == 1)
+    return 0;
+  return uint64_t{schedule.tile.rows} * schedule.stream.columns_per_block *
+         ir::size_in_bytes(accumulator_scalar(schedule.problem.type));
+}
+
 uint64_t staged_bytes(const SpmmSchedule& schedule) {
   const CompressedStream& stream = schedule.stream;
   const uint64_t bytes =
@@ -179,7 +187,8 @@ SpmmPrediction predict_compressed(const Pattern& pattern, const SpmmSchedule& sc
     for (uint32_t block = 0; block < blocks; ++block) {
       uint64_t steps = 0;
       for (uint32_t warp = block; warp < stream.warps(); warp += blocks)
-        steps += stream.steps[warp];
+        for (uint32_t rank = 0; rank < stream.ranks; ++rank)
+          steps += stream.steps[rank * stream.warps() + warp];
       heaviest = std::max(heaviest, steps);
       all += steps;
     }
@@ -211,8 +220,11 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
   while (true) {
     set_columns(schedule, choice, columns);
     const uint32_t column_blocks = ceil_div(std::max(1u, *problem.columns), columns);
+    const uint32_t ranks = choice.cluster.value_or(1);
+    schedule.stream.ranks = tile.cluster = ranks;
     const uint32_t even_rows =
-        ceil_div(std::max(1u, pattern.rows), std::max(1u, kBlocks / column_blocks));
+        ceil_div(std::max(1u, pattern.rows),
+                 std::max(1u, (ranks == 1 ? kBlocks : kBlocksInClusters) / column_blocks / ranks));
     const uint32_t most_rows = kThreadsPerBlock / schedule.stream.lanes_per_part;
     uint32_t rows = choice.rows.value_or(std::min(even_rows, std::min(256u, most_rows)));
     if (schedule.stream.lanes_per_part <= kWarp) {

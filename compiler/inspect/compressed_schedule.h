@@ -30,6 +30,8 @@ SpmmPrediction predict_compressed(const Pattern& pattern, const SpmmSchedule& sc
 /// Bytes of a block's staged rows of B, and of its steps in flight.
 uint64_t staged_bytes(const SpmmSchedule& schedule);
 uint64_t in_flight_bytes(const SpmmSchedule& schedule);
+/// Of the sums that the blocks of a cluster bring together.
+uint64_t partial_bytes(const SpmmSchedule& schedule);
 
 /// Bytes of the asynchronous copies by which rows of B come into shared memory; 0 where elements
 /// pass registers, one by one.

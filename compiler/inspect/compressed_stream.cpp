@@ -55,13 +55,14 @@ struct OpenPart {
 
 /// Nothing where the steps are not enough.
 std::optional<std::vector<OpenPart>> fill(const CompressedStream& stream,
-                                          std::span<const uint32_t> columns, uint32_t steps) {
+                                          const RankEntries& entries, uint32_t steps) {
   const StagedRows& staged = stream.staged;
+  const std::span<const uint32_t> columns = entries.columns;
   const uint32_t room = steps * kCompressedStep;
   std::vector<OpenPart> parts(stream.parts);
   uint32_t current = 0;
   for (uint32_t entry = 0; entry < columns.size(); ++entry) {
-    const uint32_t to = staged.place_of(columns[entry]);
+    const uint32_t to = staged.place_of(columns[entry] - entries.first_row);
     const auto fits = [&](uint32_t part) {
       return parts[part].used + parts[part].slots_for(staged, to) <= room;
     };
@@ -84,7 +85,7 @@ std::optional<std::vector<OpenPart>> fill(const CompressedStream& stream,
     }
     if (chosen == UINT32_MAX)
       return std::nullopt;
-    parts[chosen].add(staged, entry, to);
+    parts[chosen].add(staged, entries.first_entry + entry, to);
   }
   return parts;
 }
@@ -99,9 +100,11 @@ uint64_t all_slots(const Pattern& pattern, const CompressedStream& stream) {
       continue;
     }
     const auto enough = static_cast<uint32_t>(columns.size() * 64 / kCompressedStep + 1);
-    if (const auto parts = fill(stream, columns, enough))
-      for (const OpenPart& part : *parts)
-        slots += part.used;
+    for (uint32_t rank = 0; rank < stream.ranks; ++rank)
+      if (const auto parts =
+              fill(stream, entries_of(columns, pattern.columns, stream.ranks, rank), enough))
+        for (const OpenPart& part : *parts)
+          slots += part.used;
   }
   return slots;
 }
@@ -149,7 +152,7 @@ CompressedSize smallest_stream(const Pattern& pattern, uint32_t value_bytes) {
 
 void choose_format(const Pattern& pattern, uint32_t value_bytes, const CompressedSize& runs,
                    CompressedStream& stream) {
-  stream.staged = {runs.delta_bits, pattern.columns};
+  stream.staged = {runs.delta_bits, (pattern.columns + stream.ranks - 1) / stream.ranks};
   stream.has_classes = false;
   if (stream.parts_together == 1 || stream.parts == 1)
     return;
@@ -162,26 +165,34 @@ void choose_format(const Pattern& pattern, uint32_t value_bytes, const Compresse
 }
 
 void deal_to_warps(const Pattern& pattern, uint32_t value_bytes, CompressedStream& stream) {
-  std::vector<uint32_t> steps(pattern.rows);
+  const auto steps_in = [&](uint32_t rank, uint32_t row) {
+    return steps_of_row(stream, entries_of(pattern.row(row), pattern.columns, stream.ranks, rank));
+  };
+  std::vector<uint32_t> steps(pattern.rows, 0);
   for (uint32_t row = 0; row < pattern.rows; ++row)
-    steps[row] = steps_of_row(stream, pattern.row(row));
+    for (uint32_t rank = 0; rank < stream.ranks; ++rank)
+      steps[row] += steps_in(rank, row);
   stream.rows.resize(pattern.rows);
   std::iota(stream.rows.begin(), stream.rows.end(), 0u);
   std::stable_sort(stream.rows.begin(), stream.rows.end(),
                    [&](uint32_t a, uint32_t b) { return steps[a] > steps[b]; });
   stream.steps.clear();
   stream.slots = stream.bytes = 0;
-  for (size_t first = 0; first < stream.rows.size(); first += stream.rows_per_warp) {
-    const uint32_t of_warp = steps[stream.rows[first]];
-    stream.steps.push_back(of_warp);
-    stream.slots += uint64_t{of_warp} * kCompressedStep * stream.parts_of_warp();
-    stream.bytes += stream.head_bytes() + uint64_t{of_warp} * stream.step_bytes(value_bytes);
-  }
+  for (uint32_t rank = 0; rank < stream.ranks; ++rank)
+    for (size_t first = 0; first < stream.rows.size(); first += stream.rows_per_warp) {
+      const size_t last = std::min(first + stream.rows_per_warp, stream.rows.size());
+      uint32_t of_warp = 0;
+      for (size_t at = first; at < last; ++at)
+        of_warp = std::max(of_warp, steps_in(rank, stream.rows[at]));
+      stream.steps.push_back(of_warp);
+      stream.slots += uint64_t{of_warp} * kCompressedStep * stream.parts_of_warp();
+      stream.bytes += stream.head_bytes() + uint64_t{of_warp} * stream.step_bytes(value_bytes);
+    }
 }
 
-std::vector<CompressedPart> compress_row(const CompressedStream& stream,
-                                         std::span<const uint32_t> columns, uint32_t steps) {
-  auto filled = fill(stream, columns, steps);
+std::vector<CompressedPart> compress_row(const CompressedStream& stream, const RankEntries& entries,
+                                         uint32_t steps) {
+  auto filled = fill(stream, entries, steps);
   if (!filled)
     throw InternalError("a row of the compressed stream has more entries than room");
   std::vector<CompressedPart> parts;
@@ -192,10 +203,20 @@ std::vector<CompressedPart> compress_row(const CompressedStream& stream,
   return parts;
 }
 
-uint32_t steps_of_row(const CompressedStream& stream, std::span<const uint32_t> columns) {
-  auto steps =
-      static_cast<uint32_t>(ceil_div(columns.size(), uint64_t{kCompressedStep} * stream.parts));
-  while (!fill(stream, columns, steps))
+RankEntries entries_of(std::span<const uint32_t> columns, uint32_t inner, uint32_t ranks,
+                       uint32_t rank) {
+  const auto begin_of = [&](uint32_t r) {
+    return static_cast<uint32_t>(uint64_t{inner} * r / ranks);
+  };
+  const auto first = std::lower_bound(columns.begin(), columns.end(), begin_of(rank));
+  const auto last = std::lower_bound(first, columns.end(), begin_of(rank + 1));
+  return {{first, last}, static_cast<uint32_t>(first - columns.begin()), begin_of(rank)};
+}
+
+uint32_t steps_of_row(const CompressedStream& stream, const RankEntries& entries) {
+  auto steps = static_cast<uint32_t>(
+      ceil_div(entries.columns.size(), uint64_t{kCompressedStep} * stream.parts));
+  while (!fill(stream, entries, steps))
     ++steps;
   return steps;
 }

@@ -48,7 +48,10 @@ struct CompressedStream {
   StagedRows staged;
   uint32_t columns_per_block = 1;
   uint32_t lanes_per_part = 1; ///< each with `vec` columns
-  uint32_t parts = 1;          ///< of a row
+  uint32_t parts = 1;          ///< of a row in a block
+  /// Blocks of a cluster, each with a range of the rows of B (split_begin) and the row's entries
+  /// there.
+  uint32_t ranks = 1;
   /// Parts that load at the same time; whether they are classes of places.
   uint32_t parts_together = 1;
   bool has_classes = false;
@@ -57,12 +60,12 @@ struct CompressedStream {
   bool staged_wide = false;
   /// Rows with the most slots first; warp g has `rows_per_warp` of them.
   std::vector<uint32_t> rows;
-  /// Of each warp, descending.
+  /// Of each warp of a rank, rank after rank. Descending where there is one.
   std::vector<uint32_t> steps;
   uint64_t slots = 0; ///< with those that fill up steps
   uint64_t bytes = 0;
 
-  uint32_t warps() const { return static_cast<uint32_t>(steps.size()); }
+  uint32_t warps() const { return static_cast<uint32_t>(steps.size()) / ranks; }
   /// Parts a warp works on at once.
   uint32_t parts_of_warp() const { return rows_per_warp * parts; }
   uint32_t delta_bytes() const { return kCompressedStep * staged.delta_bits / 8; }
@@ -100,10 +103,19 @@ struct CompressedPart {
   uint32_t first_place = 0;
   std::vector<Slot> slots; ///< `steps` * kCompressedStep of them
 };
-/// Splits a row into the stream's parts of `steps` steps; they must be enough.
-std::vector<CompressedPart> compress_row(const CompressedStream& stream,
-                                         std::span<const uint32_t> columns, uint32_t steps);
+/// A row's entries in the range of one rank.
+struct RankEntries {
+  std::span<const uint32_t> columns;
+  uint32_t first_entry = 0; ///< their first's number in the row
+  uint32_t first_row = 0;   ///< of B
+};
+RankEntries entries_of(std::span<const uint32_t> columns, uint32_t inner, uint32_t ranks,
+                       uint32_t rank);
+
+/// Splits a rank's entries into the stream's parts of `steps` steps; they must be enough.
+std::vector<CompressedPart> compress_row(const CompressedStream& stream, const RankEntries& entries,
+                                         uint32_t steps);
 /// The fewest steps that are enough.
-uint32_t steps_of_row(const CompressedStream& stream, std::span<const uint32_t> columns);
+uint32_t steps_of_row(const CompressedStream& stream, const RankEntries& entries);
 
 } // namespace sparsertc

@@ -457,7 +457,7 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
   if (schedule.target.is_host)
     return 0;
   if (tile.strategy == Strategy::compressed)
-    return staged_bytes(schedule) + in_flight_bytes(schedule);
+    return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
   if (tile.stage == Stage::smem)
     return uint64_t{tile.prefetch} * tile.chunk * schedule.columns_per_block() *
            element_bytes(schedule.problem.type);

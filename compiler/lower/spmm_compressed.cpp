@@ -54,7 +54,7 @@ struct Drop {
   uint32_t first, less;
 };
 std::vector<Drop> drops_of(const CompressedStream& stream) {
-  std::vector<Drop> drops;
+  std::vector<Drop> drops; // of the only rank
   for (uint32_t warp = 1; warp <= stream.warps(); ++warp) {
     const uint32_t steps = warp == stream.warps() ? 0 : stream.steps[warp];
     if (steps < stream.steps[warp - 1])
@@ -76,9 +76,10 @@ std::vector<uint8_t> stream_bytes(const SpmmSchedule& schedule, const Pattern& p
   bytes.reserve(stream.bytes);
   std::vector<CompressedPart> of_warp(parts);
   std::vector<uint64_t> row_offset(parts);
-  for (uint32_t warp = 0; warp < stream.warps(); ++warp) {
+  for (uint32_t number = 0; number < stream.steps.size(); ++number) {
+    const uint32_t rank = number / stream.warps(), warp = number % stream.warps();
     const size_t begin = bytes.size();
-    const uint32_t steps = stream.steps[warp];
+    const uint32_t steps = stream.steps[number];
     for (uint32_t r = 0; r < stream.rows_per_warp; ++r) {
       const size_t at = size_t{warp} * stream.rows_per_warp + r;
       std::span<const uint32_t> columns;
@@ -87,7 +88,8 @@ std::vector<uint8_t> stream_bytes(const SpmmSchedule& schedule, const Pattern& p
         columns = pattern.row(stream.rows[at]);
         offset = pattern.row_offset[stream.rows[at]];
       }
-      std::vector<CompressedPart> of_row = compress_row(stream, columns, steps);
+      std::vector<CompressedPart> of_row =
+          compress_row(stream, entries_of(columns, schedule.inner, stream.ranks, rank), steps);
       for (uint32_t p = 0; p < stream.parts; ++p) {
         of_warp[r * stream.parts + p] = std::move(of_row[p]);
         row_offset[r * stream.parts + p] = offset;
@@ -122,16 +124,19 @@ std::vector<uint8_t> stream_bytes(const SpmmSchedule& schedule, const Pattern& p
   return bytes;
 }
 
-/// Of warp w the steps, and the steps of all warps before it.
+/// Of each rank's warp the steps, the steps of all before it, and its number in the stream.
 std::vector<uint8_t> step_table(const CompressedStream& stream, uint32_t slots) {
   std::vector<uint8_t> bytes;
-  uint32_t before = 0;
-  for (uint32_t warp = 0; warp < slots; ++warp) {
-    const uint32_t steps = warp < stream.warps() ? stream.steps[warp] : 0;
-    put_bytes(bytes, steps);
-    put_bytes(bytes, before);
-    before += steps;
-  }
+  uint32_t before = 0, number = 0;
+  for (uint32_t rank = 0; rank < stream.ranks; ++rank)
+    for (uint32_t warp = 0; warp < slots; ++warp) {
+      const bool is_there = warp < stream.warps();
+      const uint32_t steps = is_there ? stream.steps[number] : 0;
+      for (const uint32_t word : {steps, before, number, 0u})
+        put_bytes(bytes, word);
+      before += steps;
+      number += is_there;
+    }
   return bytes;
 }
 
@@ -148,7 +153,7 @@ uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64
 
 struct CompressedSymbols {
   uint32_t stream = 0, rows = 0, steps = UINT32_MAX;
-  uint32_t staged = 0, values = 0, deltas = 0;
+  uint32_t staged = 0, values = 0, deltas = 0, partial = 0;
 };
 
 class CompressedWriter {
@@ -184,7 +189,12 @@ public:
     builder_.barrier();
     write_loop();
     add_parts();
+    if (stream_.ranks > 1)
+      exchange();
     store();
+    // A block may end only when nobody needs its shared memory any more.
+    if (stream_.ranks > 1)
+      builder_.cluster_barrier();
   }
 
 private:
@@ -212,7 +222,16 @@ private:
     const Reg in_block = div(thread_, kWarp);
     lane_ = rem(thread_, kWarp);
     part_slot_ = div(lane_, stream_.lanes_per_part);
-    warp_ = add(mul(in_block, schedule_.tile_count()), builder_.special(Special::block_y));
+    const Reg block_y = builder_.special(Special::block_y);
+    row_block_ = div(block_y, stream_.ranks);
+    b_ = operands_.b;
+    if (stream_.ranks > 1) {
+      rank_ = rem(block_y, stream_.ranks);
+      const Reg first_row = div(mul(rank_, schedule_.inner), stream_.ranks);
+      b_ = builder_.index(b_, first_row, Operand::integer(b_row_bytes_));
+    }
+    in_block_ = in_block;
+    warp_ = add(mul(in_block, schedule_.tile_count()), row_block_);
     block_column_ = mul(builder_.special(Special::block_x), stream_.columns_per_block);
     lane_column_ = stream_.lanes_per_part == 1 ? zero(Scalar::i32)
                                                : mul(rem(lane_, stream_.lanes_per_part), tile_.vec);
@@ -220,12 +239,16 @@ private:
 
   /// Steps of this warp, and of all before it.
   void write_steps() {
-    Reg before;
+    Reg before, number = warp_;
     if (symbols_.steps != UINT32_MAX) {
-      const Reg at = builder_.index(builder_.address(symbols_.steps), warp_, Operand::integer(8));
-      const Reg both = builder_.load(at, 0, 2, Cache::readonly);
-      steps_ = both[0];
-      before = both[1];
+      const Reg entry = rank_.valid()
+                            ? add(mul(rank_, int64_t{schedule_.tile_count()} * tile_.warps), warp_)
+                            : warp_;
+      const Reg at = builder_.index(builder_.address(symbols_.steps), entry, Operand::integer(16));
+      const Reg words = builder_.load(at, 0, 4, Cache::readonly);
+      steps_ = words[0];
+      before = words[1];
+      number = words[2];
     } else {
       const uint32_t most = stream_.steps.empty() ? 0 : stream_.steps.front();
       steps_ = builder_.constant(Scalar::i32, Operand::integer(most));
@@ -243,7 +266,7 @@ private:
       }
     }
     const uint32_t step_bytes = stream_.step_bytes(size_);
-    Reg base = builder_.index(builder_.address(symbols_.stream), warp_,
+    Reg base = builder_.index(builder_.address(symbols_.stream), number,
                               Operand::integer(stream_.head_bytes()));
     base = builder_.index(base, before, Operand::integer(step_bytes));
     head_ = builder_.index(base, part_slot_, Operand::integer(4));
@@ -317,7 +340,7 @@ private:
   /// stride.
   template <class Body, class Finish>
   void for_rows(Reg first, uint32_t stride, uint32_t in_flight, Body body, Finish finish) {
-    const uint32_t rows = schedule_.inner;
+    const uint32_t rows = stream_.staged.rows;
     const auto round = [&](Reg row, uint32_t count, bool whole) {
       std::vector<Reg> inside(count);
       for (uint32_t j = 0; j < count; ++j) {
@@ -346,7 +369,7 @@ private:
     const uint32_t pieces = row_bytes_ / bytes;
     const uint32_t stride = schedule_.threads_x / pieces;
     const Reg piece = pieces == 1 ? Reg{} : rem(thread_, pieces);
-    Reg source = builder_.index(operands_.b, block_column_, Operand::integer(size_));
+    Reg source = builder_.index(b_, block_column_, Operand::integer(size_));
     Reg read; // bytes that are inside B; all where it is not valid
     if (piece.valid()) {
       source = builder_.index(source, piece, Operand::integer(bytes));
@@ -356,7 +379,7 @@ private:
         read = builder_.select(Scalar::i32, inside,
                                builder_.constant(Scalar::i32, Operand::integer(bytes)),
                                Operand::integer(0));
-        source = builder_.select(builder_.function().type_of(source), inside, source, operands_.b);
+        source = builder_.select(builder_.function().type_of(source), inside, source, b_);
       }
     }
     Reg from, to;
@@ -395,7 +418,7 @@ private:
         one ? zero(Scalar::i32) : builder_.for_loop(Operand::integer(stream_.columns_per_block), 1);
     const Reg of_b = add(column, block_column_);
     const Reg is_there = less(of_b, Operand::integer(*problem_.columns));
-    const Reg source = builder_.index(operands_.b, of_b, Operand::integer(b_column_bytes_));
+    const Reg source = builder_.index(b_, of_b, Operand::integer(b_column_bytes_));
     const Reg shared =
         one ? staged_ : builder_.index(staged_, column, Operand::integer(staged_size_));
     std::vector<Reg> loaded(kElementsInFlight), to(kElementsInFlight);
@@ -532,8 +555,22 @@ private:
 
   /// The row of C that this lane's part belongs to; loaded early.
   void load_row() {
-    const Reg slot = add(mul(warp_, stream_.rows_per_warp), div(part_slot_, stream_.parts));
+    Reg slot, is_in_block;
+    if (stream_.ranks == 1) {
+      slot = add(mul(warp_, stream_.rows_per_warp), div(part_slot_, stream_.parts));
+    } else {
+      // Every rank finishes the rows that are its number modulo the ranks.
+      block_row_ = add(mul(div(thread_, stream_.lanes_per_part), stream_.ranks), rank_);
+      is_in_block = less(block_row_, Operand::integer(tile_.rows));
+      const Reg of_block = div(block_row_, stream_.rows_per_warp);
+      const Reg of_warp =
+          builder_.sub(Scalar::i32, block_row_, mul(of_block, stream_.rows_per_warp));
+      const Reg warp = add(mul(of_block, schedule_.tile_count()), row_block_);
+      slot = add(mul(warp, stream_.rows_per_warp), of_warp);
+    }
     has_row_ = less(slot, Operand::integer(schedule_.rows));
+    if (is_in_block.valid())
+      has_row_ = both(has_row_, is_in_block);
     row_ = zero(Scalar::i32);
     builder_.if_begin(has_row_);
     builder_.load(builder_.index(builder_.address(symbols_.rows), slot, Operand::integer(4)), 0, 1,
@@ -541,9 +578,47 @@ private:
     builder_.end();
   }
 
+  Reg partial_at(Reg row) {
+    const uint32_t bytes = ir::size_in_bytes(accumulator_);
+    const Reg at = builder_.index(builder_.address(symbols_.partial), row,
+                                  Operand::integer(stream_.columns_per_block * bytes));
+    return builder_.index(at, lane_column_, Operand::integer(bytes));
+  }
+
+  /// Each rank's sums go to its shared memory; those of a row are added in the order of the ranks.
+  void exchange() {
+    const uint32_t width = std::min(tile_.vec, 4u);
+    const Reg row = add(mul(in_block_, stream_.rows_per_warp), div(part_slot_, stream_.parts));
+    const Reg is_first =
+        builder_.compare(Comparison::eq, Scalar::i32,
+                         stream_.parts == 1 ? zero(Scalar::i32) : rem(part_slot_, stream_.parts),
+                         Operand::integer(0));
+    builder_.if_begin(is_first);
+    const Reg own = partial_at(row);
+    for (uint32_t v = 0; v < tile_.vec; v += width)
+      builder_.store(own, 4 * int64_t{v}, sums_[v], width);
+    builder_.end();
+    builder_.cluster_barrier();
+    builder_.if_begin(has_row_);
+    const Reg mine = partial_at(block_row_);
+    for (uint32_t rank = 0; rank < stream_.ranks; ++rank) {
+      const Reg there = builder_.peer(mine, Operand::integer(rank));
+      for (uint32_t v = 0; v < tile_.vec; v += width) {
+        if (rank == 0) {
+          builder_.load(there, 4 * int64_t{v}, width, Cache::normal, sums_[v]);
+          continue;
+        }
+        const Reg sums = builder_.load(there, 4 * int64_t{v}, width);
+        for (uint32_t i = 0; i < width; ++i)
+          builder_.add(accumulator_, sums_[v + i], sums[i], sums_[v + i]);
+      }
+    }
+    builder_.end();
+  }
+
   void store() {
     Reg is_mine = has_row_;
-    if (stream_.parts > 1)
+    if (stream_.parts > 1 && stream_.ranks == 1)
       is_mine =
           both(is_mine, builder_.compare(Comparison::eq, Scalar::i32,
                                          rem(part_slot_, stream_.parts), Operand::integer(0)));
@@ -586,6 +661,7 @@ private:
   Reg steps_, head_, value_source_, delta_source_, values_, deltas_;
   Reg staged_, first_place_, place_, sums_;
   Reg row_, has_row_;
+  Reg rank_, row_block_, in_block_, block_row_, b_; ///< in a cluster
 };
 
 } // namespace
@@ -602,7 +678,7 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
   for (const uint32_t row : stream.rows)
     put_bytes(rows, row);
   symbols.rows = add_device_symbol(module, "rows", Scalar::i32, std::move(rows));
-  if (drops_of(stream).size() > kMostLengthsInCode)
+  if (stream.ranks > 1 || drops_of(stream).size() > kMostLengthsInCode)
     symbols.steps =
         add_device_symbol(module, "steps", Scalar::i32,
                           step_table(stream, schedule.tile_count() * schedule.tile.warps));
@@ -618,10 +694,14 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
 
   std::fill(std::begin(manifest.block), std::end(manifest.block), 1);
   manifest.block[0] = schedule.threads_x;
+  if (stream.ranks > 1)
+    symbols.partial = add_shared(module, "partial", accumulator_scalar(schedule.problem.type),
+                                 partial_bytes(schedule));
   ir::Function& kernel = module.functions.emplace_back();
   kernel.name = manifest.entry;
   kernel.kind = ir::FunctionKind::kernel;
   std::copy(std::begin(manifest.block), std::end(manifest.block), std::begin(kernel.block));
+  kernel.cluster[1] = manifest.cluster;
   Builder builder(module, kernel);
   const KernelOperands operands = KernelOperands::declare(builder, schedule, manifest);
   CompressedWriter(builder, schedule, symbols, operands).write();

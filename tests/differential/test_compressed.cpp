@@ -20,6 +20,8 @@ constexpr const char* kTiles[] = {
     "strategy=compressed,splitk=8,rows=8",
     "strategy=compressed,splitk=4,vec=1,prefetch=4",
     "strategy=compressed,vec=2,rows=3",
+    "strategy=compressed,cluster=2",
+    "strategy=compressed,cluster=4,splitk=2,rows=8",
 };
 
 SpmmProblem problem_of(Random& random, uint32_t columns) {

@@ -85,12 +85,13 @@ TEST_CASE("a compressed row is the row") {
             places.push_back(stream.staged.place_of(column));
           for (const bool has_classes : {false, true}) {
             stream.has_classes = has_classes;
-            const uint32_t steps = steps_of_row(stream, columns);
-            const std::vector<CompressedPart> stored = compress_row(stream, columns, steps);
+            const RankEntries all = {columns, 0, 0};
+            const uint32_t steps = steps_of_row(stream, all);
+            const std::vector<CompressedPart> stored = compress_row(stream, all, steps);
             REQUIRE(stored.size() == parts);
             CHECK(decoded(stream.staged, stored) == places);
             if (steps > 0)
-              CHECK_THROWS_AS(compress_row(stream, columns, steps - 1), InternalError);
+              CHECK_THROWS_AS(compress_row(stream, all, steps - 1), InternalError);
           }
         }
 }
@@ -132,6 +133,25 @@ TEST_CASE("the schedule of a compressed product") {
       for (const ir::Violation& violation : ir::verify(lowered.module))
         FAIL_CHECK(violation.function << " op " << violation.op_index << ": " << violation.message);
     }
+}
+
+TEST_CASE("blocks of a cluster share the rows of B") {
+  const Matrix matrix = scattered_matrix(100, 515, 5);
+  const SpmmSchedule schedule = compressed(matrix, few_columns(8), ",cluster=4");
+  CHECK(schedule.stream.ranks == 4);
+  CHECK(schedule.stream.staged.rows == 129);
+  CHECK(schedule.stream.steps.size() == 4 * schedule.stream.warps());
+  uint64_t entries = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const RankEntries part = entries_of(matrix.pattern.row(7), 515, 4, rank);
+    CHECK(part.first_entry == entries);
+    entries += part.columns.size();
+    for (const uint32_t column : part.columns)
+      CHECK(column - part.first_row < schedule.stream.staged.rows);
+  }
+  CHECK(entries == matrix.pattern.row_length(7));
+  for (const ir::Violation& violation : ir::verify(lower_spmm(matrix, schedule).module))
+    FAIL_CHECK(violation.message);
 }
 
 TEST_CASE("what is not compressed is refused with the reason") {
