@@ -476,7 +476,8 @@ typedef struct sparsertc_tune_options {
   /* Seconds of searching; a candidate that is being compiled when they are over is stopped. 0: only
    * the record's candidate, if any, takes part. */
   double budget_seconds;
-  /* Columns of B and C to measure with, where the plan takes them at each execution; else 0. */
+  /* Columns of B and C, or images, to measure with, where the plan takes them at each execution;
+   * else 0. */
   int64_t n;
   uint32_t jobs; /* processors that compiling may keep busy; 0: all */
   /* 1: a record of a layer of the same shape is taken, too, where everything but the pattern is the
@@ -527,8 +528,9 @@ typedef struct sparsertc_tune_report {
  *   unit vectors  B with one 1 in each column (with an activation also one -1), no bias and no
  *                 residual, until each column of A has been met: each weight stands alone, and
  *                 every order of summation gives the same bits. All of C must be the same, and
- *                 nothing beside it may be written. (Of a layer with over 2^25 positions, or with
- *                 4096 times more columns than B: evenly spread columns of A.)
+ *                 nothing beside it may be written. Of a convolution B is images with ones so far
+ *                 from each other that no output pixel sees two. (Of a layer with over 2^25
+ *                 positions, or with 4096 times more columns than B: evenly spread columns of A.)
  *   random        B, bias and residual in [-1, 1): C may differ by twice the error bound of a sum
  *                 in another order, g(t) S for each element, S being the row's sum of magnitudes
  *                 found in the first step; activations and rounding to half types add theirs.
@@ -537,7 +539,7 @@ typedef struct sparsertc_tune_report {
  *
  *   SPARSERTC_ERROR_INVALID_ARGUMENT  null; a budget that is negative or no number; `n` that the
  *                                     plan cannot take; a layer without rows, columns or n; a
- *                                     convolution; a record that is damaged
+ *                                     record that is damaged
  *   SPARSERTC_ERROR_NO_GPU            the context was made without a device
  *   SPARSERTC_ERROR_MACHINE           the driver refuses, or a candidate's kernel has faulted,
  *                                     after which every call on the device fails */

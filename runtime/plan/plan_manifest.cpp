@@ -3,6 +3,7 @@
 #include "runtime/plan/manifest_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <string_view>
@@ -85,6 +86,27 @@ PlanImages read_images(const Reader& json) {
   images.width = json.number32("width", 1, kMost32);
   images.out_height = json.number32("out_height", 1, kMost32);
   images.out_width = json.number32("out_width", 1, kMost32);
+  // Filter and dilation are pairs of height and width.
+  const auto pair = [&](const char* key) {
+    const Json& numbers = json.array(key);
+    std::array<uint64_t, 2> values{};
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (numbers.size() != values.size() || !numbers[i].is_number_unsigned() ||
+          numbers[i].get<uint64_t>() < 1 || numbers[i].get<uint64_t>() > kMost32)
+        json.refuse(key, "two numbers from 1");
+      values[i] = numbers[i].get<uint64_t>();
+    }
+    return values;
+  };
+  const auto filter = pair("filter"), dilation = pair("dilation");
+  const auto window = [&](size_t axis) {
+    const uint64_t size = (filter[axis] - 1) * dilation[axis] + 1;
+    if (size > kMost32)
+      json.refuse("filter", "a window that is no larger than an image can be");
+    return static_cast<uint32_t>(size);
+  };
+  images.window_height = window(0);
+  images.window_width = window(1);
   images.words = json.text("words");
   return images;
 }

@@ -44,6 +44,7 @@ struct PlanEntry {
 struct PlanImages {
   uint32_t channels = 0, height = 0, width = 0; ///< of B
   uint32_t out_height = 0, out_width = 0;       ///< of C, with m channels
+  uint32_t window_height = 1, window_width = 1; ///< of a filter with its dilation
   std::string words;                            ///< the geometry as --conv has it
 };
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 namespace sparsertc::tune {
 namespace {
@@ -129,16 +130,100 @@ double growth(double terms, double unit_roundoff) {
   return product < 1 ? product / (1 - product) : std::numeric_limits<double>::infinity();
 }
 
+/// Where the elements of B and C lie, and which unit vectors meet every weight alone.
+///
+/// Of a product, unit k is a column of B with a 1 in row k. Of a convolution a unit is an image: in
+/// one channel, ones as far from each other as a window is high and wide, so that no output pixel
+/// sees two; moved through all places that a window has, they meet each tap of each output pixel.
+class Shape {
+public:
+  explicit Shape(const PlanManifest& manifest, uint64_t n)
+      : images_(manifest.images), column_major_(manifest.column_major), n_(n),
+        in_pixels_(images_ ? uint64_t{images_->height} * images_->width : 1),
+        out_pixels_(images_ ? uint64_t{images_->out_height} * images_->out_width : 1),
+        b_rows_(images_ ? images_->channels : manifest.k), c_rows_(manifest.m) {
+    const uint64_t tight_b = tight(b_rows_, in_pixels_), tight_c = tight(c_rows_, out_pixels_);
+    ldb_ = manifest.ldb.value_or(tight_b);
+    ldc_ = manifest.ldc.value_or(tight_c);
+  }
+
+  uint64_t n() const { return n_; }
+  uint64_t b_rows() const { return b_rows_; }
+  uint64_t b_columns() const { return n_ * in_pixels_; }
+  uint64_t c_rows() const { return c_rows_; }
+  uint64_t c_columns() const { return n_ * out_pixels_; }
+  uint64_t out_pixels() const { return out_pixels_; }
+  uint64_t b_elements() const { return lines(b_rows_, in_pixels_) * ldb_; }
+  uint64_t c_elements() const { return c_lines() * ldc_; }
+  uint64_t b_place(uint64_t row, uint64_t column) const {
+    return place(row, column, in_pixels_, ldb_);
+  }
+  uint64_t c_place(uint64_t row, uint64_t column) const {
+    return place(row, column, out_pixels_, ldc_);
+  }
+  /// Runs of elements of C that follow one another: how many, how long, and from one to the next.
+  uint64_t c_lines() const { return lines(c_rows_, out_pixels_); }
+  uint64_t c_line_length() const { return tight(c_rows_, out_pixels_); }
+  uint64_t ldc() const { return ldc_; }
+
+  uint64_t units() const {
+    return images_ ? b_rows_ * images_->window_height * images_->window_width : b_rows_;
+  }
+  /// The unit to which an element of B belongs.
+  uint64_t unit_of(uint64_t row, uint64_t column) const {
+    if (!images_)
+      return row;
+    const uint64_t pixel = column % in_pixels_;
+    const uint64_t y = pixel / images_->width % images_->window_height;
+    const uint64_t x = pixel % images_->width % images_->window_width;
+    return (row * images_->window_height + y) * images_->window_width + x;
+  }
+  /// Calls `at` for the elements of the column (image) `index` that are 1 in a unit.
+  template <typename At>
+  void for_each_one(uint64_t unit, uint64_t index, At&& at) const {
+    if (!images_)
+      return at(b_place(unit, index));
+    const uint64_t row = unit / (uint64_t{images_->window_height} * images_->window_width);
+    const uint64_t first_x = unit % images_->window_width;
+    const uint64_t first_y = unit / images_->window_width % images_->window_height;
+    for (uint64_t y = first_y; y < images_->height; y += images_->window_height)
+      for (uint64_t x = first_x; x < images_->width; x += images_->window_width)
+        at(b_place(row, index * in_pixels_ + y * images_->width + x));
+  }
+  std::string describe(uint64_t unit) const {
+    return images_ ? fmt::format("in places {} of the images", unit)
+                   : fmt::format("in row {} of B", unit);
+  }
+
+private:
+  uint64_t tight(uint64_t rows, uint64_t pixels) const {
+    return column_major_ ? rows : images_ ? rows * pixels : n_;
+  }
+  uint64_t lines(uint64_t rows, uint64_t pixels) const {
+    return column_major_ ? n_ * pixels : images_ ? n_ : rows;
+  }
+  uint64_t place(uint64_t row, uint64_t column, uint64_t pixels, uint64_t leading) const {
+    if (column_major_)
+      return column * leading + row;
+    return images_ ? column / pixels * leading + row * pixels + column % pixels
+                   : row * leading + column;
+  }
+
+  std::optional<PlanImages> images_;
+  bool column_major_;
+  uint64_t n_, in_pixels_, out_pixels_, b_rows_, c_rows_;
+  uint64_t ldb_ = 0, ldc_ = 0;
+};
+
 } // namespace
 
 class PlanComparison::Operands {
 public:
   Operands(const Plan& plan, const cuda::Stream& stream, uint32_t columns, uint64_t seed)
       : manifest_(plan.manifest()), gpu_(plan.context().require_gpu("comparing plans")),
-        stream_(stream), columns_(columns), element_(element_of(manifest_.dtype)),
-        bytes_(manifest_.element_bytes), ldb_(manifest_.ldb.value_or(columns)),
-        ldc_(manifest_.ldc.value_or(columns)), host_b_(matrix_bytes(manifest_.k, ldb_)),
-        host_c_(matrix_bytes(manifest_.m, ldc_)), unit_(*this), random_(*this),
+        stream_(stream), shape_(manifest_, columns), element_(element_of(manifest_.dtype)),
+        bytes_(manifest_.element_bytes), host_b_(shape_.b_elements() * bytes_),
+        host_c_(shape_.c_elements() * bytes_), unit_(*this), random_(*this),
         c_(gpu_, host_c_.size()), workspace_(gpu_, Plan::kWorkspaceBytes) {
     plan.initialize_workspace(workspace_.address(), stream_.handle());
     unit_.bias.fill(0, stream_);
@@ -182,40 +267,33 @@ private:
   };
   void enqueue(const Plan& plan, const Inputs& inputs) const {
     plan.execute({inputs.b.address(), c_.address(), inputs.bias.address(),
-                  inputs.residual.address(), static_cast<int64_t>(columns_), 0, 0},
+                  inputs.residual.address(), static_cast<int64_t>(shape_.n()), 0, 0},
                  workspace_.address(), stream_.handle());
   }
 
-  /// Column j of B is `sign` at row first + j, where there is such a row.
+  /// Column (image) j of B is unit first + j times `sign`, where there is such a unit.
   struct UnitRun {
     uint64_t first;
     int sign;
   };
 
-  uint64_t matrix_bytes(uint64_t rows, uint64_t leading) const {
-    return (manifest_.column_major ? columns_ : rows) * leading * bytes_;
-  }
-  /// Byte of element (row, column).
-  uint64_t place(uint64_t row, uint64_t column, uint64_t leading) const {
-    return (manifest_.column_major ? column * leading + row : row * leading + column) * bytes_;
-  }
   double c_at(const std::vector<uint8_t>& c, uint64_t row, uint64_t column) const {
-    return decode(element_, c.data() + place(row, column, ldc_));
+    return decode(element_, c.data() + shape_.c_place(row, column) * bytes_);
   }
 
   /// As many as the limits allow, spread evenly.
   void plan_unit_runs() {
     const bool both_signs = manifest_.activation != "none";
-    const uint64_t all = (manifest_.k + columns_ - 1) / columns_;
-    const uint64_t elements = std::max<uint64_t>(1, manifest_.m * columns_);
+    const uint64_t all = (shape_.units() + shape_.n() - 1) / shape_.n();
+    const uint64_t elements = std::max<uint64_t>(1, shape_.c_rows() * shape_.c_columns());
     uint64_t runs = std::min(all, kMostUnitRuns);
     runs =
         std::min(runs, std::max<uint64_t>(1, kMostUnitElements / elements / (both_signs ? 2 : 1)));
-    met_.assign(manifest_.k, false);
+    met_.assign(shape_.units(), false);
     for (uint64_t i = 0; i < runs; ++i) {
-      const uint64_t first = i * all / runs * columns_;
-      for (uint64_t k = first; k < std::min(manifest_.k, first + columns_); ++k)
-        met_[k] = true;
+      const uint64_t first = i * all / runs * shape_.n();
+      for (uint64_t unit = first; unit < std::min(shape_.units(), first + shape_.n()); ++unit)
+        met_[unit] = true;
       runs_.push_back({first, 1});
       if (both_signs)
         runs_.push_back({first, -1});
@@ -224,24 +302,26 @@ private:
 
   void set_unit_vectors(const UnitRun& run) {
     std::fill(host_b_.begin(), host_b_.end(), uint8_t{0});
-    for (uint64_t j = 0; j < columns_ && run.first + j < manifest_.k; ++j)
-      encode(element_, 128 * run.sign, host_b_.data() + place(run.first + j, j, ldb_));
+    for (uint64_t j = 0; j < shape_.n() && run.first + j < shape_.units(); ++j)
+      shape_.for_each_one(run.first + j, j, [&](uint64_t place) {
+        encode(element_, 128 * run.sign, host_b_.data() + place * bytes_);
+      });
     unit_.b.upload(host_b_, stream_);
   }
 
   void set_random(uint64_t seed) {
     Generator generator(seed);
     std::fill(host_b_.begin(), host_b_.end(), uint8_t{0});
-    for (uint64_t k = 0; k < manifest_.k; ++k)
-      for (uint64_t j = 0; j < columns_; ++j)
-        if (const int units = generator.units(); met_[k])
-          encode(element_, units, host_b_.data() + place(k, j, ldb_));
+    for (uint64_t k = 0; k < shape_.b_rows(); ++k)
+      for (uint64_t j = 0; j < shape_.b_columns(); ++j)
+        if (const int units = generator.units(); met_[shape_.unit_of(k, j)])
+          encode(element_, units, host_b_.data() + shape_.b_place(k, j) * bytes_);
     std::vector<uint8_t> bias(random_.bias.bytes()), residual(random_.residual.bytes());
     for (uint64_t i = 0; i * bytes_ < bias.size(); ++i)
       encode(element_, generator.units(), bias.data() + i * bytes_);
-    for (uint64_t i = 0; i < manifest_.m && !residual.empty(); ++i)
-      for (uint64_t j = 0; j < columns_; ++j)
-        encode(element_, generator.units(), residual.data() + place(i, j, ldc_));
+    for (uint64_t i = 0; i < shape_.c_rows() && !residual.empty(); ++i)
+      for (uint64_t j = 0; j < shape_.c_columns(); ++j)
+        encode(element_, generator.units(), residual.data() + shape_.c_place(i, j) * bytes_);
     random_.b.upload(host_b_, stream_);
     random_.bias.upload(bias, stream_);
     random_.residual.upload(residual, stream_);
@@ -255,48 +335,65 @@ private:
     c_.download(host_c_, stream_);
   }
 
-  /// S_i and the number of entries of each row, from the results with unit vectors.
+  /// S_i and the number of entries of each row, from the results with unit vectors; of a
+  /// convolution the largest over the output pixels.
   void measure_rows() {
-    magnitudes_.assign(manifest_.m, 2); // bias and residual
-    entries_.assign(manifest_.m, 0);
+    magnitudes_.assign(shape_.c_rows(), 2); // bias and residual
+    entries_.assign(shape_.c_rows(), 0);
     const bool bends = manifest_.activation != "none" && manifest_.activation != "relu";
     const Precision output = precision_of(element_);
     const size_t signs = manifest_.activation == "none" ? 1 : 2;
-    for (size_t r = 0; r < runs_.size(); r += signs)
-      for (uint64_t i = 0; i < manifest_.m; ++i)
-        for (uint64_t j = 0; j < columns_ && runs_[r].first + j < manifest_.k; ++j) {
-          double most = std::fabs(c_at(unit_results_[r], i, j));
-          if (signs == 2)
-            most = std::fmax(most, std::fabs(c_at(unit_results_[r + 1], i, j)));
-          if (std::isnan(c_at(unit_results_[r], i, j)))
-            most = std::numeric_limits<double>::quiet_NaN();
-          entries_[i] += most != 0;
-          magnitudes_[i] += bends ? 2 * (most * (1 + 4 * output.unit_roundoff) + output.eta) : most;
-        }
+    const uint64_t pixels = shape_.out_pixels();
+    std::vector<double> sums(pixels);
+    std::vector<uint64_t> counts(pixels);
+    for (uint64_t i = 0; i < shape_.c_rows(); ++i) {
+      sums.assign(pixels, 0);
+      counts.assign(pixels, 0);
+      for (size_t r = 0; r < runs_.size(); r += signs)
+        for (uint64_t j = 0; j < shape_.n() && runs_[r].first + j < shape_.units(); ++j)
+          for (uint64_t p = 0; p < pixels; ++p) {
+            const double one = c_at(unit_results_[r], i, j * pixels + p);
+            double most = std::fabs(one);
+            if (signs == 2)
+              most = std::fmax(most, std::fabs(c_at(unit_results_[r + 1], i, j * pixels + p)));
+            if (std::isnan(one))
+              most = std::numeric_limits<double>::quiet_NaN();
+            counts[p] += most != 0;
+            sums[p] += bends ? 2 * (most * (1 + 4 * output.unit_roundoff) + output.eta) : most;
+          }
+      double most = 0;
+      for (uint64_t p = 0; p < pixels; ++p) {
+        entries_[i] = std::max(entries_[i], counts[p]);
+        most = std::isnan(sums[p]) || sums[p] > most ? sums[p] : most;
+        if (std::isnan(most))
+          break;
+      }
+      magnitudes_[i] += most;
+    }
   }
 
   std::string compare_exactly(const UnitRun& run, const std::vector<uint8_t>& expected) const {
     if (host_c_ == expected)
       return {};
-    for (uint64_t i = 0; i < manifest_.m; ++i)
-      for (uint64_t j = 0; j < columns_; ++j) {
+    for (uint64_t i = 0; i < shape_.c_rows(); ++i)
+      for (uint64_t j = 0; j < shape_.c_columns(); ++j) {
         const double want = c_at(expected, i, j), found = c_at(host_c_, i, j);
         if (want != found && !(std::isnan(want) && std::isnan(found)))
-          return fmt::format(
-              "with {} in row {} of B alone, C({}, {}) is {:.9g} and should be {:.9g}", run.sign,
-              run.first + j, i, j, found, want);
+          return fmt::format("with {} {} alone, C({}, {}) is {:.9g} and should be {:.9g}", run.sign,
+                             shape_.describe(run.first + j / shape_.out_pixels()), i, j, found,
+                             want);
       }
     return beside(expected);
   }
 
   /// Zeros may differ in their sign, NaNs in their bits; gaps between lines may not.
   std::string beside(const std::vector<uint8_t>& expected) const {
-    const uint64_t lines = manifest_.column_major ? columns_ : manifest_.m;
-    const uint64_t used = (manifest_.column_major ? manifest_.m : columns_) * bytes_;
+    const uint64_t lines = shape_.c_lines();
+    const uint64_t used = shape_.c_line_length() * bytes_, step = shape_.ldc() * bytes_;
     for (uint64_t line = 0; line < lines; ++line) {
-      const uint64_t begin = line * ldc_ * bytes_;
+      const uint64_t begin = line * step;
       if (!std::equal(host_c_.begin() + static_cast<ptrdiff_t>(begin + used),
-                      host_c_.begin() + static_cast<ptrdiff_t>(begin + ldc_ * bytes_),
+                      host_c_.begin() + static_cast<ptrdiff_t>(begin + step),
                       expected.begin() + static_cast<ptrdiff_t>(begin + used)))
         return fmt::format("something is written behind line {} of C", line);
     }
@@ -304,8 +401,8 @@ private:
   }
 
   std::string compare_within_bound() const {
-    for (uint64_t i = 0; i < manifest_.m; ++i)
-      for (uint64_t j = 0; j < columns_; ++j) {
+    for (uint64_t i = 0; i < shape_.c_rows(); ++i)
+      for (uint64_t j = 0; j < shape_.c_columns(); ++j) {
         const double want = c_at(random_result_, i, j), found = c_at(host_c_, i, j);
         if (want == found)
           continue;
@@ -338,15 +435,14 @@ private:
   const PlanManifest& manifest_;
   const cuda::Context& gpu_;
   const cuda::Stream& stream_;
-  uint64_t columns_;
+  Shape shape_;
   Element element_;
   uint64_t bytes_;
-  uint64_t ldb_, ldc_;
   std::vector<uint8_t> host_b_, host_c_;
   Inputs unit_, random_;
   cuda::DeviceBuffer c_, workspace_;
   std::vector<UnitRun> runs_; ///< with an activation, both signs one after the other
-  std::vector<bool> met_;     ///< columns of A
+  std::vector<bool> met_;     ///< units
   std::vector<std::vector<uint8_t>> unit_results_;
   std::vector<uint8_t> random_result_;
   std::vector<double> magnitudes_; ///< S_i

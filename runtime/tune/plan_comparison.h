@@ -9,6 +9,10 @@
 //   none, relu:   |a| = max(activation(a), activation(-a)) (none: one sign suffices)
 //   gelu, silu:   activation(|a|) >= |a| / 2, so |a| <= 2 max(activation(a), activation(-a))
 //
+// Of a convolution an image stands for e_k: in one channel ones as far apart as a window is high
+// and wide, so that an output pixel sees one of them; moved through the window's places they meet
+// each tap of each pixel, and i is then an output channel and pixel.
+//
 // Random operands: B, bias and residual are multiples of 1/128 in [-1, 1), exact in every type, and
 // an element may differ by two error bounds. With S_i the row's sum of magnitudes plus 2, u the
 // unit roundoff of the accumulating type, t the row's entries plus 32 (parts of K) plus 4, and g(t)

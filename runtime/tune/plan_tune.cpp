@@ -43,6 +43,28 @@ uint32_t columns_of(const PlanManifest& manifest, const PlanTuneOptions& options
   return static_cast<uint32_t>(columns);
 }
 
+/// Columns of C.
+uint32_t outputs_of(const PlanManifest& manifest, uint32_t columns) {
+  const uint64_t pixels =
+      manifest.images ? uint64_t{manifest.images->out_height} * manifest.images->out_width : 1;
+  if (columns * pixels > std::numeric_limits<int32_t>::max())
+    throw UsageError(fmt::format("{} images are too many to tune with", columns));
+  return static_cast<uint32_t>(columns * pixels);
+}
+
+/// The geometry as records say it: of the filters over all channels, in the order of the pattern.
+std::string words_of(const PlanImages& images) {
+  std::string words = images.words;
+  constexpr std::string_view kGroups = "groups=", kTaps = ",taps=rsc";
+  if (const size_t at = words.find(kGroups); at != std::string::npos) {
+    const size_t begin = at + kGroups.size();
+    words.replace(begin, std::min(words.find(',', begin), words.size()) - begin, "1");
+  }
+  if (words.ends_with(kTaps))
+    words.resize(words.size() - kTaps.size());
+  return words;
+}
+
 const cuda::Context& current_gpu_of(const Plan& plan) {
   const cuda::Context& gpu = plan.context().require_gpu("tuning a plan");
   gpu.make_current();
@@ -62,11 +84,21 @@ std::string difference_of_layers(const PlanManifest& found, const PlanManifest& 
         same(found.bias, expected.bias, "bias"),
         same(found.residual, expected.residual, "residual"),
         same(found.activation, expected.activation, "activation"),
+        same(found.images.has_value() ? words_of(*found.images) : std::string(),
+             expected.images.has_value() ? words_of(*expected.images) : std::string(), "geometry"),
         same(found.half_terms, expected.half_terms, "number of half terms"),
         same(found.pattern_digest, expected.pattern_digest, "pattern")})
     if (!one.empty())
       return one;
   return {};
+}
+
+/// Convolved as a product of matrices: one tap, stride 1, no padding, of NHWC or a single image.
+bool is_product(const PlanManifest& manifest) {
+  const PlanImages& images = *manifest.images;
+  return (manifest.column_major || manifest.n == 1u) && images.window_height == 1 &&
+         images.window_width == 1 && images.out_height == images.height &&
+         images.out_width == images.width;
 }
 
 class PlanTuner {
@@ -174,8 +206,10 @@ private:
     if (options_.record)
       candidates.push_back(candidate_of(*options_.record));
     const Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
-                         columns_, manifest.nnz, manifest.element_bytes};
-    const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
+                         outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
+    std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
+    if (manifest.images && !is_product(manifest)) // images are not staged
+      std::erase_if(space, [](const Candidate& candidate) { return candidate.chunk > 0; });
     candidates.insert(candidates.end(), space.begin(), space.end());
 
     const MakingThreads making = making_threads(options_.jobs);
@@ -286,9 +320,20 @@ Environment environment_of(const Plan& plan, uint32_t columns) {
     return leading && *leading != std::max<uint64_t>(tight, 1) ? *leading : 0;
   };
   LayerOptions options;
-  options.layout = manifest.column_major ? "column" : "row";
-  options.ldb = unless_tight(manifest.ldb, manifest.column_major ? manifest.k : columns);
-  options.ldc = unless_tight(manifest.ldc, manifest.column_major ? manifest.m : columns);
+  const bool column_major = manifest.column_major;
+  if (manifest.images) {
+    const PlanImages& images = *manifest.images;
+    const uint64_t in = uint64_t{images.height} * images.width;
+    const uint64_t out = uint64_t{images.out_height} * images.out_width;
+    options.layout = column_major ? "nhwc" : "nchw";
+    options.convolution = words_of(images);
+    options.ldb = unless_tight(manifest.ldb, images.channels * (column_major ? 1 : in));
+    options.ldc = unless_tight(manifest.ldc, manifest.m * (column_major ? 1 : out));
+  } else {
+    options.layout = column_major ? "column" : "row";
+    options.ldb = unless_tight(manifest.ldb, column_major ? manifest.k : columns);
+    options.ldc = unless_tight(manifest.ldc, column_major ? manifest.m : columns);
+  }
   options.bias = manifest.bias;
   options.residual = manifest.residual;
   options.activation = manifest.activation;
@@ -301,8 +346,6 @@ Environment environment_of(const Plan& plan, uint32_t columns) {
 PlanTuneResult tune_plan(const Plan& untuned, const PlanTuneOptions& options) {
   if (!std::isfinite(options.budget_seconds) || options.budget_seconds < 0)
     throw UsageError("the budget is no number of seconds");
-  if (untuned.manifest().images)
-    throw UsageError("plans of convolutions are not tuned, only those of products of matrices");
   return PlanTuner(untuned, options).run();
 }
 

@@ -217,9 +217,13 @@ TEST_CASE("the fastest candidate becomes a plan, and its record makes it again")
 }
 
 TEST_CASE("candidates that compute something else do not win") {
+  const std::string words =
+      GENERATE("columns=64", "op=conv2d conv=N=2,H=5,W=6,R=2,S=2,pad=1,stride=1x2",
+               "op=conv2d conv=N=dynamic,H=7,W=6,R=2,S=2,pad=1,dilation=2x1 layout=nhwc");
+  INFO(words);
   Session session;
   const Matrix matrix = scattered_matrix(24, 40, 3);
-  const Compiler compiler(matrix, "columns=64");
+  const Compiler compiler(matrix, words);
   Callback callback(compiler);
   callback.wrong = "rows=4,";
   session.time_by("rows=4,", 1, 2);
@@ -242,12 +246,13 @@ TEST_CASE("candidates that compute something else do not win") {
     expected_remark = "another pattern";
     is_wrong = false;
   }
-  const Compiler wrong(other, "columns=64");
+  const Compiler wrong(other, words);
   callback.wrong_compiler = wrong.handle;
   const PlanHandle untuned(session, compiler, kUntuned);
   Stop stop;
   stop.tried = 40;
-  const sparsertc_tune_options options = options_of(callback, stop);
+  sparsertc_tune_options options = options_of(callback, stop);
+  options.n = words.find("N=dynamic") != std::string::npos ? 3 : 0;
   sparsertc_tune_report report = empty_report();
   PlanHandle tuned;
   REQUIRE(sparsertc_plan_tune(untuned.handle, &options, &report, &tuned.handle) == SPARSERTC_OK);
@@ -263,7 +268,13 @@ TEST_CASE("right candidates pass in every type, layout and epilogue") {
                          "columns=64 dtype=f16 half-terms=4",
                          "columns=64 dtype=bf16 residual activation=relu",
                          "columns=33 layout=column ldb=48 ldc=30 bias residual",
-                         "columns=dynamic activation=relu"};
+                         "columns=dynamic activation=relu",
+                         "op=conv2d conv=N=2,H=6,W=5,R=2,S=2,pad=1 bias residual activation=relu",
+                         "op=conv2d conv=N=1,H=9,W=12,R=2,S=2 activation=gelu",
+                         "op=conv2d conv=N=3,H=6,W=5,R=4,S=1,stride=2,pad=1,groups=4 dtype=f16 "
+                         "layout=nhwc ldb=48 ldc=26",
+                         "op=conv2d conv=N=2,H=6,W=5,R=2,S=5,pad=2,dilation=2x1,taps=rsc dtype=f64",
+                         "op=conv2d conv=N=2,H=6,W=5,R=1,S=1 bias"};
   for (const char* one : words) {
     INFO(one);
     Session session;
@@ -285,6 +296,43 @@ TEST_CASE("right candidates pass in every type, layout and epilogue") {
     CHECK((record.environment.options.find("columns=dynamic") != std::string::npos) ==
           (options.n != 0));
   }
+}
+
+TEST_CASE("a record of a convolution holds for its geometry, and says it as the command does") {
+  Session session;
+  const Compiler compiler(scattered_matrix(24, 40, 3),
+                          "op=conv2d conv=N=2,H=6,W=5,R=2,S=2,pad=1,groups=2,taps=rsc layout=nhwc");
+  const Compiler strided(
+      scattered_matrix(24, 40, 3),
+      "op=conv2d conv=N=2,H=6,W=5,R=2,S=2,pad=1,stride=2,groups=2,taps=rsc layout=nhwc");
+  Callback callback(compiler), other(strided);
+  const PlanHandle untuned(session, compiler, kUntuned), beside(session, strided, kUntuned);
+  session.time_by("rows=4,", 1, 2);
+  Stop stop;
+  stop.best_us = 50;
+  sparsertc_tune_options options = options_of(callback, stop);
+  sparsertc_tune_report report = empty_report();
+  PlanHandle tuned, again, refused;
+  REQUIRE(sparsertc_plan_tune(untuned.handle, &options, &report, &tuned.handle) == SPARSERTC_OK);
+  CHECK(report.improved == 1);
+  const std::string text = report.record;
+  const tune::Record record = tune::record_from_json(text, "record");
+  CHECK(record.environment.n == 2);
+  CHECK_THAT(record.environment.options,
+             Contains("layout=nhwc") &&
+                 Contains("conv:H=6,W=5,C=20,R=2,S=2,stride=1x1,"
+                          "dilation=1x1,groups=1,pad_top=1,pad_bottom=1,"
+                          "pad_left=1,pad_right=1") &&
+                 !Contains("taps"));
+  options.record = text.c_str();
+  options.budget_seconds = 0;
+  REQUIRE(sparsertc_plan_tune(untuned.handle, &options, &report, &again.handle) == SPARSERTC_OK);
+  CHECK(report.record_use == SPARSERTC_RECORD_HOLDS);
+  CHECK(again.manifest() == tuned.manifest());
+  options.compile_user = &other;
+  REQUIRE(sparsertc_plan_tune(beside.handle, &options, &report, &refused.handle) == SPARSERTC_OK);
+  CHECK(report.record_use == SPARSERTC_RECORD_REFUSED);
+  CHECK_THAT(report.remark, Contains("stride=1x1"));
 }
 
 TEST_CASE("where no candidate can be compiled the plan stays as it is") {
