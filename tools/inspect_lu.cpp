@@ -2,6 +2,7 @@
 
 #include "compiler/inspect/lu_plot.h"
 #include "compiler/inspect/lu_statistics.h"
+#include "tools/lu_gpu_analysis.h"
 #include "tools/session.h"
 
 #include <fmt/format.h>
@@ -26,15 +27,15 @@ struct Factors {
   LuStatistics statistics;
 };
 
-Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, TaskPool& pool) {
+Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFinder& finder) {
   Factors factors;
   factors.placed = permute(matrix.pattern, analysis.rows, analysis.columns);
-  factors.rows = symbolic_lu(factors.placed, &pool);
+  factors.rows = finder.pattern(factors.placed);
   const LuColumns columns = by_columns(factors.rows);
-  factors.levels = factor_levels(factors.rows, columns, LevelRule::gather);
+  factors.levels = finder.levels(factors.rows, columns, LevelRule::gather);
   factors.statistics =
       lu_statistics(factors.rows, columns, factors.levels,
-                    factor_levels(factors.rows, columns, LevelRule::right_looking));
+                    finder.levels(factors.rows, columns, LevelRule::right_looking));
   return factors;
 }
 
@@ -75,7 +76,8 @@ Json to_json(const LuStatistics& statistics, const Matrix& matrix) {
 }
 
 Json to_json(const Matrix& matrix, const LuAnalysis& analysis,
-             const std::optional<Factors>& factors, const std::vector<LuAnalysisStep>& steps) {
+             const std::optional<Factors>& factors, const std::vector<LuAnalysisStep>& steps,
+             const std::vector<LuSymbolicStep>& symbolic) {
   Json json;
   json["input"] = matrix.name;
   json["stored_dtype"] = to_string(matrix.stored);
@@ -93,6 +95,7 @@ Json to_json(const Matrix& matrix, const LuAnalysis& analysis,
   json["chosen"] = analysis.order.winner().name;
   if (factors)
     json["factors"] = to_json(factors->statistics, matrix);
+  json["symbolic"] = to_json(symbolic);
   for (const LuAnalysisStep& step : steps)
     json["steps"].push_back({{"step", step.name}, {"time_us", step.time_us}});
   return json;
@@ -132,7 +135,8 @@ std::string describe_factors(const LuStatistics& statistics, const Matrix& matri
 }
 
 std::string to_text(const Matrix& matrix, const LuAnalysis& analysis,
-                    const std::optional<Factors>& factors) {
+                    const std::optional<Factors>& factors,
+                    const std::vector<LuSymbolicStep>& symbolic) {
   std::string text =
       fmt::format("{}: {} x {}, {} non-zeros, values {}\n", matrix.name, matrix.pattern.rows,
                   matrix.pattern.columns, matrix.pattern.nnz(), to_string(matrix.stored));
@@ -152,7 +156,7 @@ std::string to_text(const Matrix& matrix, const LuAnalysis& analysis,
                         : candidate.exact ? ""
                                           : "  at most");
   if (factors)
-    text += describe_factors(factors->statistics, matrix);
+    text += describe_factors(factors->statistics, matrix) + to_text(symbolic);
   else
     text +=
         fmt::format("\nmore than {} entries of L + U: levels are not listed\n", kLargestInspected);
@@ -176,14 +180,18 @@ int inspect_lu(const InspectLuOptions& options) {
   analysis_options.before_step = show;
   const LuAnalysis analysis = analyse_lu(matrix, analysis_options);
 
+  static const CacheOptions cache;
+  LuPatternFinder finder(options.lu.symbolic, cache, &pool);
   std::vector<LuAnalysisStep> steps = analysis.steps;
   std::optional<Factors> factors;
   if (analysis.order.winner().cost.entries <= kLargestInspected) {
     show("symbolic");
     const auto start = std::chrono::steady_clock::now();
-    factors = factorize(matrix, analysis, pool);
+    factors = factorize(matrix, analysis, finder);
     const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
     steps.push_back({"symbolic", wall.count()});
+    for (const LuSymbolicStep& step : finder.steps())
+      steps.push_back({step.name, step.time_us});
   }
   if (!options.plot.empty() && factors) {
     show("drawing");
@@ -205,8 +213,8 @@ int inspect_lu(const InspectLuOptions& options) {
     for (const LuAnalysisStep& step : steps)
       fmt::print(stderr, "{:<15} {:>12.1f} us\n", step.name, step.time_us);
   fmt::print(options.plot == "-" ? stderr : stdout, "{}",
-             options.json ? to_json(matrix, analysis, factors, steps).dump(2) + "\n"
-                          : to_text(matrix, analysis, factors));
+             options.json ? to_json(matrix, analysis, factors, steps, finder.steps()).dump(2) + "\n"
+                          : to_text(matrix, analysis, factors, finder.steps()));
   return 0;
 }
 

@@ -73,6 +73,20 @@ void declare(CLI::App& parser, LuOptions& options) {
           "the columns, counted from 0 (nothing is scaled then); or n columns, for which the "
           "matching finds the rows")
       ->group("Sparse LU");
+  parser
+      .add_option("--symbolic", options.symbolic.where,
+                  "Where the pattern of the factors and their levels are found: cpu, gpu, or auto: "
+                  "large ones on the GPU")
+      ->capture_default_str()
+      ->group("Sparse LU");
+  parser
+      .add_option("--memory-limit", options.symbolic.memory_limit,
+                  "Find them with at most so much device memory (bytes, or 64MB, 2GB, ...), out of "
+                  "core where need be; else with what is free")
+      ->transform(CLI::AsSizeValue(false))
+      ->group("Sparse LU");
+  parser.add_flag("--verify", options.symbolic.verify, "Find them on the CPU as well, and compare")
+      ->group("Sparse LU");
 }
 
 LuAnalysisOptions to_analysis_options(const LuOptions& options) {

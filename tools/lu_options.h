@@ -5,9 +5,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
 #include <string>
 
 namespace sparsertc {
+
+/// Where the pattern of the factors and their levels are found.
+struct LuSymbolicOptions {
+  std::string where = "auto";
+  uint64_t memory_limit = 0; ///< of device memory, bytes; 0: what is free
+  bool verify = false;
+};
 
 /// How a matrix is put before it is factorized.
 struct LuOptions {
@@ -16,6 +24,7 @@ struct LuOptions {
   std::string blocks = "auto";
   /// A file with the user's permutations; empty: none.
   std::string placement;
+  LuSymbolicOptions symbolic;
 };
 void declare(CLI::App& parser, LuOptions& options);
 /// Without pool and progress, which the command adds. Reads the file of permutations.

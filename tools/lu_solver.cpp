@@ -1,6 +1,5 @@
 #include "tools/lu_solver.h"
 
-#include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
 #include "runtime/lu/monitor.h"
 
@@ -91,7 +90,7 @@ void LuSolver::prepare(const Matrix& a, const LuAnalysisOptions& options) {
   const double start = now_us();
   prepared->tables = make_lu_tables(
       pattern_, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
-      options_.pool);
+      options_.pool, options_.finders);
   prepared->tables_us = now_us() - start;
   const LuTables& tables = prepared->tables;
   if (options_.make_gpu_backend && !complex_)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/inspect/lu_analysis.h"
+#include "compiler/inspect/lu_schedule.h"
 #include "tools/lu_backend.h"
 
 #include <cstdint>
@@ -26,6 +27,8 @@ struct LuSolverOptions {
   /// Timed factorizations and substitutions of each matrix; the median counts.
   unsigned repeat = 1;
   TaskPool* pool = nullptr;
+  /// Who finds the pattern of the factors and their levels (tools/lu_gpu_analysis.h).
+  LuFinders finders;
   /// Makes the backend of real matrices (tools/lu_gpu.h). The CPU takes them where this is empty or
   /// gives null.
   std::function<std::unique_ptr<LuBackend>(const LuTables&, const Pattern&, LuPrecision, TaskPool*)>

@@ -8,6 +8,7 @@
 #include "tools/gpu_device.h"
 #include "tools/lu_batch.h"
 #include "tools/lu_gpu.h"
+#include "tools/lu_gpu_analysis.h"
 #include "tools/lu_options.h"
 #include "tools/lu_solver.h"
 #include "tools/lu_vectors.h"
@@ -71,6 +72,14 @@ LuSolverOptions to_solver_options(const SolveOptions& options) {
   return solver;
 }
 
+/// With --device=cpu `auto` looks at no GPU.
+LuSymbolicOptions to_symbolic_options(const SolveOptions& options, size_t device) {
+  LuSymbolicOptions symbolic = options.lu.symbolic;
+  if (device == 1 && symbolic.where == "auto")
+    symbolic.where = "cpu";
+  return symbolic;
+}
+
 LuVectors ones(uint64_t n) {
   LuVectors x;
   x.real.assign(n, 1);
@@ -109,7 +118,8 @@ Json to_json(const LuSystemReport& report) {
 
 Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern& pattern,
              bool complex, uint64_t right_sides, unsigned threads, double tolerance,
-             const std::vector<LuSystemReport>& reports) {
+             const std::vector<LuSystemReport>& reports,
+             const std::vector<LuSymbolicStep>& symbolic) {
   const LuAnalysis& analysis = solver.analysis();
   const LuTables& tables = solver.tables();
   const auto [lower, upper] = entries_of(tables);
@@ -139,6 +149,7 @@ Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern&
     steps[step.name + "_us"] = step.time_us;
   json["analysis"] = steps;
   json["symbolic_us"] = solver.tables_us();
+  json["symbolic"] = to_json(symbolic);
   if (reports.size() > 1) {
     Json sequence = Json::array();
     double worst = 0;
@@ -256,9 +267,11 @@ int run_batch(const SolveOptions& options) {
     throw UserError(Place{a.name, 0, 0, {}}, "batches are of real matrices",
                     "without --batch complex ones are factorized on the CPU");
   const LuAnalysis analysis = analyse_lu(a, solver.analysis);
+  const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
+  LuPatternFinder finder(symbolic, options.cache, &pool);
   const LuTables tables = make_lu_tables(
       a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
-      &pool);
+      &pool, finder.finders());
   LuBatchRequest request;
   request.instances = options.batch;
   request.seed = options.seed;
@@ -309,7 +322,10 @@ int run(const SolveOptions& options) {
   Progress progress;
   LuSolverOptions solver_options = to_solver_options(options);
   solver_options.pool = solver_options.analysis.pool = &pool;
-  if (device == 2)
+  const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
+  LuPatternFinder finder(symbolic, options.cache, &pool);
+  solver_options.finders = finder.finders();
+  if (device == 2 || symbolic.where == "gpu")
     require_gpu(); // before long work
   if (device == 2 || (device == 0 && find_gpu() != nullptr))
     solver_options.make_gpu_backend = [device](const LuTables& tables, const Pattern& of,
@@ -368,8 +384,8 @@ int run(const SolveOptions& options) {
   const double tolerance = solver_options.tolerance > 0
                                ? solver_options.tolerance
                                : default_tolerance(solver_options.precision);
-  const Json json =
-      to_json(options, *solver, pattern, complex, x.count, pool.threads(), tolerance, reports);
+  const Json json = to_json(options, *solver, pattern, complex, x.count, pool.threads(), tolerance,
+                            reports, finder.steps());
   std::FILE* const out = options.output == "-" ? stderr : stdout;
   fmt::print(out, "{}", json_report ? json.dump(2) + "\n" : to_text(json));
   return 0;

@@ -1,6 +1,5 @@
 #include "compiler/inspect/lu_schedule.h"
 
-#include "compiler/inspect/lu_levels.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -87,7 +86,8 @@ std::vector<uint32_t> levels_of_slots(const LuTables& tables) {
 
 } // namespace
 
-LuTables make_lu_tables(const Pattern& a, const LuPlacement& placement, TaskPool* pool) {
+LuTables make_lu_tables(const Pattern& a, const LuPlacement& placement, TaskPool* pool,
+                        const LuFinders& finders) {
   if (a.rows != a.columns)
     throw UserError(fmt::format("a matrix of {} rows and {} columns has no LU factorization",
                                 a.rows, a.columns),
@@ -102,9 +102,11 @@ LuTables make_lu_tables(const Pattern& a, const LuPlacement& placement, TaskPool
   tables.row_scale.assign(placement.row_scale.begin(), placement.row_scale.end());
   tables.column_scale.assign(placement.column_scale.begin(), placement.column_scale.end());
 
-  LuPattern rows = symbolic_lu(permute(a, placement.rows, placement.columns), pool);
+  const Pattern placed = permute(a, placement.rows, placement.columns);
+  LuPattern rows = finders.pattern ? finders.pattern(placed) : symbolic_lu(placed, pool);
   LuColumns columns = by_columns(rows);
-  tables.factor_levels = factor_levels(rows, columns, LevelRule::gather);
+  tables.factor_levels = finders.levels ? finders.levels(rows, columns, LevelRule::gather)
+                                        : factor_levels(rows, columns, LevelRule::gather);
   tables.forward_levels = forward_levels(columns);
   tables.backward_levels = backward_levels(columns);
   tables.transposed_forward_levels = transposed_forward_levels(rows);

@@ -2,12 +2,14 @@
 // its scaling.
 #pragma once
 
+#include "compiler/inspect/lu_levels.h"
 #include "compiler/inspect/lu_symbolic.h"
 #include "compiler/pattern/permutation.h"
 #include "ir/lu_tables.h"
 #include "runtime/host/task_pool.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -22,8 +24,16 @@ struct LuPlacement {
   std::span<const double> column_scale;
 };
 
+/// Who finds the pattern of the factors and their levels, where it is not this library: a GPU, say.
+/// What they find must be the same; an empty one is not asked.
+struct LuFinders {
+  std::function<LuPattern(const Pattern& placed)> pattern;
+  std::function<LuLevels(const LuPattern&, const LuColumns&, LevelRule)> levels;
+};
+
 /// All tables but the gather's. `a` is n x n; UserError where it is not.
-LuTables make_lu_tables(const Pattern& a, const LuPlacement& placement, TaskPool* pool = nullptr);
+LuTables make_lu_tables(const Pattern& a, const LuPlacement& placement, TaskPool* pool = nullptr,
+                        const LuFinders& finders = {});
 
 /// Multiply-adds of the factorization: the pairs of the gather.
 uint64_t multiply_adds(const LuTables& tables);
