@@ -35,6 +35,9 @@ struct BenchOptions {
   std::string op = "spmm";
   std::string conv;
   std::string columns;
+  std::string type = "f32";
+  bool cold = false;
+  std::vector<std::string> shapes;
   std::vector<std::string> tiles;
   std::string candidates;
   double budget_seconds = 5;
@@ -326,11 +329,16 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
                        "the list has the geometries in its column conv");
     return listed_cases(options.set, convolutions, options.values);
   }
+  if (!options.shapes.empty() && (convolutions || !options.inputs.empty()))
+    throw UsageError("--shapes are those of random matrices, instead of IN");
   if (options.inputs.empty()) {
     if (convolutions)
       throw UsageError("--op=conv2d: the built-in matrices are no filters",
                        "name files and --conv, or a --set");
-    return built_in_cases(options.levels, options.seed);
+    std::vector<BenchShape> shapes;
+    for (const std::string& shape : options.shapes)
+      shapes.push_back(parse_bench_shape(shape));
+    return random_cases(shapes, options.levels, options.seed);
   }
   ProblemOptions problem;
   problem.op = options.op;
@@ -346,6 +354,10 @@ int bench_on_gpu(const BenchOptions& options) {
   if (gpu.convolutions && !options.plot.empty())
     throw UsageError("--plot shows speed-ups over cuBLAS and cuSPARSE, which do not convolve");
   gpu.cases = cases_of(options);
+  gpu.type = data_type_from_name(options.type);
+  gpu.cold = options.cold;
+  for (BenchCase& one : gpu.cases)
+    one.problem.type = gpu.type;
   gpu.tiles = options.tiles;
   gpu.automatic = options.candidates.empty()
                       ? options.tiles.empty()
@@ -375,6 +387,8 @@ int bench(const BenchOptions& options) {
     return bench_on_gpu(options);
   if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty())
     throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
+  if (options.cold || options.type != "f32")
+    throw UsageError("--cold and other types than f32 are for --device=gpu");
   if (is_convolution(options))
     throw UsageError("bench --op=conv2d is for --device=gpu",
                      "run --op=conv2d --device=cpu times a convolution on the CPU");
@@ -416,6 +430,14 @@ Command add_bench_command(CLI::App& application) {
                      "Instead of IN: a CSV file with the columns path and n (conv2d: conv, as for "
                      "--conv), perhaps nominal_sparsity; paths are relative to SPARSERTC_DATA");
   parser->add_option("--device", options->device, "cpu or gpu")->capture_default_str();
+  parser->add_option("--dtype", options->type, "GPU: f32, f16, bf16 or f64")->capture_default_str();
+  parser
+      ->add_option("--shapes", options->shapes,
+                   "Without IN: shapes of the random matrices, MxKxN of A (M x K) and B (K x N), "
+                   "instead of the built-in ones")
+      ->delimiter(',');
+  parser->add_flag("--cold", options->cold,
+                   "GPU: before each launch read more than the second-level cache holds");
   parser
       ->add_option("--op", options->op,
                    "spmm, or on the GPU conv2d, which no library here takes part in")

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -91,14 +92,27 @@ ProblemOptions listed_problem(const std::string& field, bool convolutions, const
 
 } // namespace
 
-std::vector<BenchCase> built_in_cases(const std::vector<double>& levels, uint64_t seed) {
-  struct Shape {
-    uint32_t m, k, n;
-  };
-  constexpr Shape shapes[] = {
-      {512, 512, 256}, {2048, 512, 1024}, {512, 2048, 1024}, {64, 256, 3136}, {1000, 2048, 1}};
+BenchShape parse_bench_shape(const std::string& text) {
+  uint32_t sizes[3] = {};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int i = 0; i < 3; ++i) {
+    const auto [rest, error] = std::from_chars(at, end, sizes[i]);
+    const bool ends_well = i == 2 ? rest == end : rest != end && *rest == 'x';
+    if (error != std::errc() || !ends_well || sizes[i] == 0)
+      throw UsageError(fmt::format("--shapes: '{}' is no MxKxN", text), "for example 4096x4096x8");
+    at = rest + 1;
+  }
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+std::vector<BenchCase> random_cases(std::vector<BenchShape> shapes,
+                                    const std::vector<double>& levels, uint64_t seed) {
+  if (shapes.empty())
+    shapes = {
+        {512, 512, 256}, {2048, 512, 1024}, {512, 2048, 1024}, {64, 256, 3136}, {1000, 2048, 1}};
   std::vector<BenchCase> cases;
-  for (const Shape& shape : shapes)
+  for (const BenchShape& shape : shapes)
     for (double level : levels) {
       const std::string name = fmt::format("random {}x{}x{}", shape.m, shape.k, shape.n);
       SpmmProblem problem;

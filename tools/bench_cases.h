@@ -20,9 +20,18 @@ struct BenchCase {
   std::string conv;                ///< the words of --conv, empty for products of matrices
 };
 
-/// Random matrices (every pattern of exactly that many entries equally likely, values in [-1, 1))
-/// of some layers' shapes, each with these percentages of zeros.
-std::vector<BenchCase> built_in_cases(const std::vector<double>& levels, uint64_t seed);
+/// M x K of A, N columns of B.
+struct BenchShape {
+  uint32_t m = 0, k = 0, n = 0;
+};
+/// "4096x4096x8"; throws UsageError.
+BenchShape parse_bench_shape(const std::string& text);
+
+/// Random matrices (every pattern of exactly that many entries equally likely, as magnitude pruning
+/// of normally distributed weights gives; values in [-1, 1)) of these shapes, each with these
+/// percentages of zeros. Without shapes those of some layers are taken.
+std::vector<BenchCase> random_cases(std::vector<BenchShape> shapes,
+                                    const std::vector<double>& levels, uint64_t seed);
 
 /// `values` as for --values; the problem must fix the number of columns, or of images. Throws
 /// UsageError.

@@ -15,6 +15,8 @@ namespace sparsertc {
 struct GpuBenchOptions {
   std::vector<BenchCase> cases;
   bool convolutions = false; ///< what all cases are
+  DataType type = DataType::f32;
+  bool cold = false; ///< times with nothing in the caches
   /// `--tile` words, perhaps with registers=; empty and not `automatic`: the compiler's choice.
   std::vector<std::string> tiles;
   /// Search the tuner's space, too.
@@ -69,6 +71,8 @@ struct GpuBenchSetting {
   std::vector<std::string> libraries, missing;
   unsigned rounds = 0;
   bool convolutions = false;
+  std::string type;
+  bool cold = false;
 };
 
 /// Of convolutions without the libraries' columns, here and in the CSV and the JSON.

@@ -253,7 +253,8 @@ std::string gpu_json(const std::vector<GpuBenchRow>& rows, const GpuBenchSetting
   json["assembler"] = setting.assembler;
   json["libraries"] = setting.libraries;
   json["missing"] = setting.missing;
-  json["dtype"] = "f32";
+  json["dtype"] = setting.type;
+  json["cold"] = setting.cold;
   json["rounds"] = setting.rounds;
   json["cases"] = nlohmann::ordered_json::array();
   for (const GpuBenchRow& row : rows) {

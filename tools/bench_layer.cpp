@@ -227,6 +227,12 @@ const tune::GraphReplay& GpuLayer::replay(const tune::CandidateCode& code) const
   return *own.replay;
 }
 
+void GpuLayer::enqueue(const tune::CandidateCode& code) const {
+  const auto& own = static_cast<const Code&>(code);
+  load(own);
+  own.enqueue(stream_);
+}
+
 tune::Timing GpuLayer::time_cold(const tune::CandidateCode& code, const cuda::DeviceBuffer& flush,
                                  unsigned samples) const {
   const auto& own = static_cast<const Code&>(code);
@@ -278,12 +284,12 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
                                         TaskPool& pool, std::vector<std::string>& refused) {
   const SpmmProblem& problem = layer.problem();
   const SpmmOperands& operands = layer.operands();
-  const bool plain = !problem.convolution && problem.type == DataType::f32 &&
-                     problem.layout == Layout::row_major && !problem.epilogue.bias &&
-                     !problem.epilogue.residual &&
-                     problem.epilogue.activation == Activation::none &&
-                     (problem.ldb == 0 || problem.ldb == operands.columns) &&
-                     (problem.ldc == 0 || problem.ldc == operands.columns);
+  const bool plain =
+      !problem.convolution && (problem.type == DataType::f32 || problem.type == DataType::f16) &&
+      problem.layout == Layout::row_major && !problem.epilogue.bias && !problem.epilogue.residual &&
+      problem.epilogue.activation == Activation::none &&
+      (problem.ldb == 0 || problem.ldb == operands.columns) &&
+      (problem.ldc == 0 || problem.ldc == operands.columns);
   if (!plain || libraries.found().empty())
     return {};
   const DenseReference reference = multiply_in_f64(layer.weights(), operands, pool);

@@ -49,6 +49,8 @@ public:
   tune::SearchHooks hooks(unsigned assembler_jobs);
 
   CandidateFacts facts(const tune::CandidateCode& code) const;
+  /// Enqueues one launch.
+  void enqueue(const tune::CandidateCode& code) const;
   /// Its launches as a graph; made when first asked for.
   const tune::GraphReplay& replay(const tune::CandidateCode& code) const;
   tune::Timing time_cold(const tune::CandidateCode& code, const cuda::DeviceBuffer& flush,
@@ -86,7 +88,7 @@ struct PreparedPeer {
   std::unique_ptr<tune::GraphReplay> replay;
 };
 /// Whoever can multiply this layer and does so rightly; why others are left out is added to
-/// `refused`. Only for f32 without an epilogue, row-major and tight; else nobody.
+/// `refused`. Only for f32 and f16 without an epilogue, row-major and tight; else nobody.
 std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::Stream& stream,
                                         const GpuPeerLibraries& libraries, const GpuLayer& layer,
                                         TaskPool& pool, std::vector<std::string>& refused);

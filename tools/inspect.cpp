@@ -64,7 +64,7 @@ ColumnLengths column_lengths(const Pattern& pattern) {
 std::vector<Plan> plan_strategies(const Matrix& weights, const SpmmProblem& problem,
                                   const PipelineOptions& pipeline) {
   std::vector<Plan> plans;
-  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed}) {
+  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed, Strategy::compressed}) {
     Plan plan;
     plan.strategy = strategy;
     SpmmTileChoice choice = pipeline.tile;
@@ -94,6 +94,11 @@ Json to_json(const SpmmSchedule& schedule) {
   json["bytes_code"] = predicted.code_bytes;
   json["bytes_data"] = predicted.data_bytes;
   json["balance"] = predicted.balance;
+  if (schedule.tile.strategy == Strategy::compressed) {
+    json["delta_bits"] = schedule.stream.staged.delta_bits;
+    json["bytes_stream"] = schedule.stream.bytes;
+    json["slots"] = schedule.stream.slots;
+  }
   if (schedule.request.convolution) {
     json["border_multiply_adds"] = predicted.border_multiply_adds;
     json["border_loads"] = predicted.border_loads;
@@ -199,6 +204,21 @@ std::string describe_convolution(const SpmmSchedule& schedule) {
   return text;
 }
 
+/// What a weight takes in memory, beside what it would in a dense matrix.
+std::string describe_stream(const SpmmSchedule& schedule, const PatternStatistics& statistics) {
+  const CompressedStream& stream = schedule.stream;
+  const auto weights = static_cast<double>(std::max<uint64_t>(statistics.nnz, 1));
+  const double dense = static_cast<double>(uint64_t{statistics.rows} * statistics.columns) *
+                       element_bytes(schedule.problem.type);
+  return fmt::format("stream:  distances of {} bits, {:.3f} bytes for each weight ({:.3f} of them "
+                     "to fill up steps), {:.1f} % of the dense matrix\n",
+                     stream.staged.delta_bits, static_cast<double>(stream.bytes) / weights,
+                     static_cast<double>((stream.slots - statistics.nnz)) *
+                         (element_bytes(schedule.problem.type) + stream.staged.delta_bits / 8.0) /
+                         weights,
+                     dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
+}
+
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
                     const ColumnLengths& columns, const std::vector<Plan>& plans,
                     const InspectOptions& options) {
@@ -229,6 +249,8 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                         name_of(plan.strategy), plan.schedule.tile_count(), predicted.multiply_adds,
                         predicted.loads, predicted.instructions, predicted.code_bytes,
                         predicted.data_bytes, predicted.balance);
+    if (plan.strategy == Strategy::compressed)
+      text += describe_stream(plan.schedule, statistics);
   }
   text += fmt::format("\nchosen for {}: {}\n", result.schedule.target.name,
                       to_string(result.schedule.tile));
