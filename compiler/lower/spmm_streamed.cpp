@@ -16,9 +16,9 @@
 //
 // Each row's entries begin at a multiple of a step, so that vector loads are aligned; the padding
 // is never read as an entry.
+#include "compiler/lower/spmm_symbols.h"
 #include "compiler/lower/spmm_tile.h"
 
-#include "compiler/input/convert.h"
 #include "ir/error.h"
 
 #include <algorithm>
@@ -46,36 +46,6 @@ constexpr uint32_t segment_bytes(uint32_t words) {
 void put(std::vector<uint8_t>& bytes, const void* data, size_t size) {
   const auto* from = static_cast<const uint8_t*>(data);
   bytes.insert(bytes.end(), from, from + size);
-}
-
-void put_value(std::vector<uint8_t>& bytes, DataType type, double value) {
-  switch (type) {
-  case DataType::f16: {
-    const uint16_t bits = to_f16(value);
-    return put(bytes, &bits, sizeof bits);
-  }
-  case DataType::bf16: {
-    const uint16_t bits = to_bf16(value);
-    return put(bytes, &bits, sizeof bits);
-  }
-  case DataType::f32: {
-    const uint32_t bits = to_f32(value);
-    return put(bytes, &bits, sizeof bits);
-  }
-  case DataType::f64:
-    return put(bytes, &value, sizeof value);
-  }
-}
-
-uint32_t add_symbol(ir::Module& module, std::string name, Scalar element,
-                    std::vector<uint8_t> bytes) {
-  ir::Symbol symbol;
-  symbol.name = std::move(name);
-  symbol.type = Type::pointer(Space::device, element);
-  symbol.count = bytes.size() / ir::size_in_bytes(element);
-  symbol.bytes = std::move(bytes);
-  module.symbols.push_back(std::move(symbol));
-  return static_cast<uint32_t>(module.symbols.size() - 1);
 }
 
 /// Writes the loops of one tile.
@@ -387,7 +357,7 @@ public:
       put(tile_begin, &schedule_.tile_begin[std::min(i, schedule_.tile_count())], sizeof(uint32_t));
     const std::string prefix = schedule_.asks_taps ? "border_" : "";
     const auto add = [&](const char* name, Scalar element, std::vector<uint8_t>& bytes) {
-      return add_symbol(module, prefix + name, element, std::move(bytes));
+      return add_device_symbol(module, prefix + name, element, std::move(bytes));
     };
     StreamSymbols symbols{};
     symbols.tile_begin = add("tile_begin", Scalar::i32, tile_begin);
