@@ -265,11 +265,15 @@ tune::SearchHooks GpuLayer::hooks(unsigned assembler_jobs) {
                                       const std::atomic<bool>& stop) {
     return make(candidate, 0, assembler_jobs, stop);
   };
-  if (samples_.size() > 1)
+  if (samples_.size() > 1) {
+    hooks.has_sample = [this](const tune::Candidate& candidate) {
+      return sample_for(candidate) != 0;
+    };
     hooks.make_sample = [this, assembler_jobs](const tune::Candidate& candidate,
                                                const std::atomic<bool>& stop) {
       return make(candidate, sample_for(candidate), assembler_jobs, stop);
     };
+  }
   hooks.time = [this](const tune::CandidateCode& code) {
     return replay(code).time(kQuickSamples).median_us * static_cast<const Code&>(code).correction;
   };

@@ -134,10 +134,11 @@ void declare(CLI::App& parser, ProblemOptions& options) {
 
 void declare(CLI::App& parser, ScheduleOptions& options) {
   parser
-      .add_option("--tile", options.tile,
-                  "Any of strategy=unrolled|streamed, rows=, vec=, warps=, groups=, splitk=, "
-                  "stage=global|smem, chunk=, prefetch=, weights=imm|const, joined by commas; the "
-                  "rest is chosen")
+      .add_option(
+          "--tile", options.tile,
+          "Any of strategy=unrolled|streamed|compressed, rows=, vec=, warps=, groups=, splitk=, "
+          "cluster=, stage=global|smem, chunk=, prefetch=, weights=imm|const, joined by "
+          "commas; the rest is chosen")
       ->group("Schedule");
   parser
       .add_option(

@@ -211,7 +211,9 @@ int run_bundle(const BundleRun& run) {
   if (run.check) {
     TaskPool pool(run.jobs);
     SpmmTile tile; // of which the bound needs the number of parts alone
-    tile.splitk = parse_tile_choice(manifest.tile).splitk.value_or(1);
+    const SpmmTileChoice words = parse_tile_choice(manifest.tile);
+    tile.splitk = words.splitk.value_or(1);
+    tile.cluster = words.cluster.value_or(1);
     check = check_spmm(weights, problem, tile, operands, result, pool);
   }
   if (!run.output.empty())

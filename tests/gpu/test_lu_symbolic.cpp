@@ -123,7 +123,7 @@ TEST_CASE("lu analysis: small patterns", "[sanitize]") {
   check(*device, test::random_grid(random, 20, 15, 0.25));
 }
 
-TEST_CASE("lu analysis: random patterns and a long chain") {
+TEST_CASE("lu analysis: random patterns") {
   const std::unique_ptr<Device> device = find_device();
   if (!device)
     return;
@@ -134,8 +134,27 @@ TEST_CASE("lu analysis: random patterns and a long chain") {
     INFO("round " << round << ", n " << size << ", " << per_row << " entries a row");
     check(*device, test::random_square(random, size, per_row, random.unit()));
   }
+}
+
+TEST_CASE("lu analysis: a large pattern with little fill") {
+  const std::unique_ptr<Device> device = find_device();
+  if (!device)
+    return;
+  Random random(test::test_seed(20261202));
   check(*device, test::random_square(random, 200'000, 0.4));
+}
+
+TEST_CASE("lu analysis: a long chain") {
+  const std::unique_ptr<Device> device = find_device();
+  if (!device)
+    return;
   check(*device, test::hostile_squares(30'000).back().pattern);
+}
+
+TEST_CASE("lu analysis: dissected grids") {
+  const std::unique_ptr<Device> device = find_device();
+  if (!device)
+    return;
   check(*device, test::dissected_grid(7, 150, 140, 1, 0.25));
   check(*device, test::dissected_grid(8, 24, 25, 26, 0.25));
 }
