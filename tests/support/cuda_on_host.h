@@ -99,8 +99,8 @@ T atomicSub(T* address, T value) {
 }
 template <class T>
 T atomicOr(T* address, T value) {
-  // Not __atomic_fetch_or: where `value` is a shifted 1, gcc 12 makes a bit test of it and gets the
-  // comparison of what was there with 0 wrong.
+  // Not __atomic_fetch_or: with it the kernels gave wrong results when gcc 12 compiled them at -O2,
+  // and right ones at -O1; its turning of a shifted 1 into a bit test is suspected.
   T before = __atomic_load_n(address, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(address, &before, before | value, true, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED)) {
