@@ -17,8 +17,8 @@
 namespace sparsertc {
 
 enum class Strategy : uint8_t {
-  unrolled, ///< straight-line code: columns are address offsets, weights are operands
-  streamed, ///< a loop over indices and values in memory; rows and their lengths are known
+  unrolled,   ///< straight-line code: columns are address offsets, weights are operands
+  streamed,   ///< a loop over indices and values in memory; rows and their lengths are known
   compressed, ///< a stream of values and short distances for few columns; B in shared memory
 };
 enum class Stage : uint8_t {

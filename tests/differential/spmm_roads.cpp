@@ -190,7 +190,7 @@ void check_roads(const SpmmCase& test, const std::string& tile, const std::strin
   SpmmTileChoice host_tile;
   host_tile.splitk = parts;
   host_tile.strategy = compiled.schedule.tile.strategy;
-  std::optional<std::vector<uint64_t>> expected; // the first road's result
+  std::optional<std::vector<uint64_t>> expected;                 // the first road's result
   if (compiled.schedule.tile.strategy != Strategy::compressed) { // which has none
     INFO("on the host");
     expected = run_host(test, compile(test, "host", host_tile), parts);
