@@ -83,15 +83,9 @@ void settle_problem(SpmmSchedule& schedule) {
 
 // ---- strategy ----
 
-/// Whether the user gave no word at all: their meaning differs between strategies.
-bool is_free(const SpmmTileChoice& choice) {
-  return !choice.rows && !choice.vec && !choice.warps && !choice.groups && !choice.splitk &&
-         !choice.cluster && !choice.chunk && !choice.prefetch && !choice.stage && !choice.weights;
-}
-
 /// `multiply_adds` and `stores`: of unrolled code.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
-                         uint64_t nnz, uint64_t multiply_adds, uint64_t stores) {
+                         uint64_t multiply_adds, uint64_t stores) {
   if (choice.strategy)
     return *choice.strategy;
   if (choice.stage == Stage::smem)
@@ -103,13 +97,6 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
                                "long to compile: streamed (--tile=strategy=unrolled "
                                "unrolls)");
     return Strategy::streamed;
-  }
-  if (is_free(choice) && compressed_is_predicted(schedule, nnz)) {
-    schedule.remarks.push_back(fmt::format(
-        "with {} columns the bytes of {} weights decide: compressed (--tile=strategy=unrolled or "
-        "streamed: otherwise)",
-        *schedule.problem.columns, nnz));
-    return Strategy::compressed;
   }
   if (multiply_adds <= budget && stores <= budget)
     return Strategy::unrolled;
@@ -492,9 +479,9 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   }
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
   const uint32_t interior_vec = border.is_all ? 0 : vec;
-  schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(),
-                                           pattern.nnz() * interior_vec + border.multiply_adds,
-                                           uint64_t{schedule.rows} * interior_vec + border.stores);
+  schedule.tile.strategy =
+      choose_strategy(schedule, choice, budget, pattern.nnz() * interior_vec + border.multiply_adds,
+                      uint64_t{schedule.rows} * interior_vec + border.stores);
   if (schedule.tile.strategy == Strategy::compressed) {
     schedule_compressed(pattern, choice, schedule);
   } else {
