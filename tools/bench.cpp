@@ -73,6 +73,8 @@ struct Row {
   double nominal_percent = 0;
   double actual_percent = 0;
   uint32_t m = 0, k = 0, n = 0;
+  std::string convolution;   ///< the geometry; of a product empty
+  uint64_t outputs_each = 0; ///< columns of C: n, or the output pixels of n images
   uint64_t nnz = 0;
   std::string tile;
   std::string_view strategy;
@@ -129,7 +131,7 @@ private:
 void check_result(const Matrix& weights, const SpmmSchedule& schedule, const SpmmOperands& operands,
                   const std::vector<double>& result, const std::string& whose, TaskPool& pool) {
   const CheckResult check =
-      check_spmm(weights, schedule.problem, schedule.tile, operands, result, pool);
+      check_spmm(weights, schedule.request, schedule.tile, operands, result, pool);
   if (!check.passed)
     throw UserError(fmt::format(
         "{}: the result of {} misses its bound at ({}, {}): expected {:.9g}, "
@@ -157,8 +159,9 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   const Matrix& weights = compiled.weights;
   OperandSources sources;
   sources.seed = options.seed + 2;
-  const SpmmOperands operands = make_operands(weights, pipeline.problem, sources, columns);
-  const SpmmBuffers buffers = lay_out(operands, pipeline.problem);
+  const SpmmProblem& problem = compiled.schedule.request;
+  const SpmmOperands operands = make_operands(weights, problem, sources, columns);
+  const SpmmBuffers buffers = lay_out(operands, problem);
   const auto run_ours = [&] {
     run_on_host(program, compiled.lowered.kernels, buffers, columns, pool);
   };
@@ -167,27 +170,33 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
     std::unique_ptr<Peer> peer;
     const char* name;
     std::optional<Timing> Row::*timing;
-    std::vector<float> c;
+    SpmmBuffers buffers; ///< C alone
     std::unique_ptr<Contender> contender;
   };
   std::vector<PeerRun> peers;
   peers.push_back(
-      {make_openblas(weights, pool.threads()), "OpenBLAS", &Row::openblas, {}, nullptr});
-  peers.push_back({make_eigen(weights, pool), "Eigen", &Row::eigen, {}, nullptr});
+      {make_openblas(weights, pool.threads()), "OpenBLAS", &Row::openblas, SpmmBuffers(), nullptr});
+  peers.push_back({make_eigen(weights, pool), "Eigen", &Row::eigen, SpmmBuffers(), nullptr});
 
   const auto* b = reinterpret_cast<const float*>(buffers.b.data());
   Contender ours(run_ours, false);
-  check_result(weights, compiled.schedule, operands, read_back(buffers, operands, pipeline.problem),
+  check_result(weights, compiled.schedule, operands, read_back(buffers, operands, problem),
                "sparsertc", pool);
   for (PeerRun& run : peers) {
-    if (!run.peer)
+    // Filters of several groups are several products, which the peers do not make.
+    if (!run.peer || (problem.convolution && problem.convolution->groups > 1))
       continue;
-    run.c.assign(size_t{operands.rows} * operands.columns, std::nanf(""));
+    if (problem.convolution)
+      run.peer = make_unfolded(std::move(run.peer), *problem.convolution, operands.rows, pool);
+    run.buffers.c = AlignedBytes(buffers.c.size());
+    run.buffers.ldc = buffers.ldc;
     run.contender = std::make_unique<Contender>(
-        [&run, b, n = columns] { run.peer->multiply(b, run.c.data(), n); },
+        [&run, b, n = columns] {
+          run.peer->multiply(b, reinterpret_cast<float*>(run.buffers.c.data()), n);
+        },
         run.peer->leaves_threads_spinning());
-    check_result(weights, compiled.schedule, operands,
-                 std::vector<double>(run.c.begin(), run.c.end()), run.name, pool);
+    check_result(weights, compiled.schedule, operands, read_back(run.buffers, operands, problem),
+                 run.name, pool);
   }
   for (unsigned round = 0; round < rounds_of(options); ++round) {
     stop_if_interrupted();
@@ -204,6 +213,9 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
   row.m = weights.pattern.rows;
   row.k = weights.pattern.columns;
   row.n = columns;
+  row.outputs_each = operands.columns;
+  if (problem.convolution)
+    row.convolution = to_string(*problem.convolution);
   row.nnz = weights.pattern.nnz();
   row.tile = to_string(compiled.schedule.tile);
   row.strategy = name_of(compiled.schedule.tile.strategy);
@@ -218,7 +230,7 @@ Row measure(const BenchCase& one, const BenchOptions& options, TaskPool& pool) {
 // ---- reports -----------------------------------------------------------------------------------
 
 double gflops(const Row& row) {
-  return 2.0 * static_cast<double>(row.nnz) * row.n / row.ours.median_us * 1e-3;
+  return 2.0 * static_cast<double>(row.nnz * row.outputs_each) / row.ours.median_us * 1e-3;
 }
 
 /// Half the range of the samples, in percent of the median.
@@ -279,6 +291,8 @@ nlohmann::ordered_json to_json(const std::vector<Row>& rows, const BenchOptions&
     one["m"] = row.m;
     one["k"] = row.k;
     one["n"] = row.n;
+    if (!row.convolution.empty())
+      one["conv"] = row.convolution;
     one["nnz"] = row.nnz;
     one["strategy"] = row.strategy;
     one["tile"] = row.tile;
@@ -389,9 +403,6 @@ int bench(const BenchOptions& options) {
     throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
   if (options.cold || options.type != "f32")
     throw UsageError("--cold and other types than f32 are for --device=gpu");
-  if (is_convolution(options))
-    throw UsageError("bench --op=conv2d is for --device=gpu",
-                     "run --op=conv2d --device=cpu times a convolution on the CPU");
   const std::vector<BenchCase> cases = cases_of(options);
 
   TaskPool pool(options.jobs.jobs);
@@ -400,7 +411,10 @@ int bench(const BenchOptions& options) {
   if (!json)
     fmt::print("f32, {} threads, medians of {} rounds (half the range in percent); OpenBLAS: the "
                "dense matrix{}\n{}",
-               pool.threads(), rounds_of(options), ", sgemv where N is 1", table_head());
+               pool.threads(), rounds_of(options),
+               is_convolution(options) ? " times the unfolded images, Eigen: the sparse one"
+                                       : ", sgemv where N is 1",
+               table_head());
   for (const BenchCase& one : cases) {
     progress.show(
         fmt::format("sparsertc: {} of {}: {} ...", rows.size() + 1, cases.size(), one.name));
@@ -440,7 +454,8 @@ Command add_bench_command(CLI::App& application) {
                    "GPU: before each launch read more than the second-level cache holds");
   parser
       ->add_option("--op", options->op,
-                   "spmm, or on the GPU conv2d, which no library here takes part in")
+                   "spmm or conv2d: on the CPU beside the libraries' products with unfolded "
+                   "images, on the GPU without a library")
       ->capture_default_str();
   parser->add_option("--conv", options->conv,
                      "conv2d: the geometry of the files, as for compile, with N");

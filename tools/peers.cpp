@@ -128,7 +128,63 @@ private:
 };
 #endif
 
+class Unfolded : public Peer {
+public:
+  Unfolded(std::unique_ptr<Peer> product, const Convolution& convolution, uint32_t filters,
+           TaskPool& pool)
+      : product_(std::move(product)), convolution_(convolution), filters_(filters), pool_(pool) {
+    if (!convolution.is_pointwise())
+      unfolded_.resize(size_t{convolution.channels} * convolution.filter_height *
+                       convolution.filter_width * convolution.out_pixels());
+  }
+
+  void multiply(const float* b, float* c, uint32_t images) override {
+    const uint64_t pixels = convolution_.out_pixels();
+    for (uint32_t image = 0; image < images; ++image) {
+      const float* from = b + image * convolution_.channels * convolution_.in_pixels();
+      if (!unfolded_.empty()) {
+        unfold(from);
+        from = unfolded_.data();
+      }
+      product_->multiply(from, c + image * filters_ * pixels, static_cast<uint32_t>(pixels));
+    }
+  }
+  bool leaves_threads_spinning() const override { return product_->leaves_threads_spinning(); }
+
+private:
+  void unfold(const float* image) {
+    const Convolution& conv = convolution_;
+    const uint32_t taps = conv.filter_height * conv.filter_width;
+    pool_.run(conv.channels, [&](uint64_t channel) {
+      const float* plane = image + channel * conv.in_pixels();
+      float* to = unfolded_.data() + channel * taps * conv.out_pixels();
+      for (uint32_t r = 0; r < conv.filter_height; ++r)
+        for (uint32_t s = 0; s < conv.filter_width; ++s)
+          for (uint32_t row = 0; row < conv.out_height(); ++row) {
+            const int64_t y = int64_t{row} * conv.stride_h + r * conv.dilation_h - conv.pad_top;
+            for (uint32_t column = 0; column < conv.out_width(); ++column) {
+              const int64_t x =
+                  int64_t{column} * conv.stride_w + s * conv.dilation_w - conv.pad_left;
+              const bool inside = y >= 0 && y < conv.height && x >= 0 && x < conv.width;
+              *to++ = inside ? plane[y * conv.width + x] : 0.0f;
+            }
+          }
+    });
+  }
+
+  std::unique_ptr<Peer> product_;
+  Convolution convolution_;
+  uint32_t filters_;
+  TaskPool& pool_;
+  std::vector<float> unfolded_;
+};
+
 } // namespace
+
+std::unique_ptr<Peer> make_unfolded(std::unique_ptr<Peer> product, const Convolution& convolution,
+                                    uint32_t filters, TaskPool& pool) {
+  return std::make_unique<Unfolded>(std::move(product), convolution, filters, pool);
+}
 
 std::unique_ptr<Peer> make_openblas(const Matrix& weights, unsigned threads) {
   static const OpenBlasFunctions functions = open_openblas();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/input/matrix.h"
+#include "compiler/inspect/convolution.h"
 #include "runtime/host/task_pool.h"
 
 #include <cstdint>
@@ -29,5 +30,11 @@ std::unique_ptr<Peer> make_openblas(const Matrix& weights, unsigned threads);
 /// about equal work, since Eigen itself uses one. Nothing where the command was built without
 /// Eigen.
 std::unique_ptr<Peer> make_eigen(const Matrix& weights, TaskPool& pool);
+
+/// A convolution of NCHW images as a product: `columns` are images, each unfolded by the pool's
+/// threads into a matrix of IC*R*S rows (padding is 0), which `product`, a peer of the filters,
+/// multiplies. With one tap and stride 1 nothing is unfolded.
+std::unique_ptr<Peer> make_unfolded(std::unique_ptr<Peer> product, const Convolution& convolution,
+                                    uint32_t filters, TaskPool& pool);
 
 } // namespace sparsertc
