@@ -25,6 +25,8 @@ constexpr uint64_t kEnoughWarps = 1024;
 constexpr uint32_t kTypicalColumns = 256;
 /// Vector accumulators an x86-64 core can keep in registers beside operands.
 constexpr uint32_t kHostAccumulators = 24;
+/// A thread's: beyond, neither a GPU's registers nor a compiler's patience suffices.
+constexpr uint32_t kMostSums = 512;
 /// Compute capability.
 constexpr uint32_t kFirstWithClusters = 90;
 /// Chunks of B in flight that staging needs at least.
@@ -201,9 +203,11 @@ void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
   if (single_sum && !choice.prefetch)
     tile.prefetch = 4;
   const uint32_t fitting = std::max(1u, kHostAccumulators / (tile.vec * tile.parts()));
-  tile.rows = choice.rows.value_or(tile.strategy == Strategy::unrolled
-                                       ? std::min(8u, fitting)
-                                       : choose_host_rows(schedule, mean_row_length, columns));
+  const uint32_t possible = std::max(1u, kMostSums / (tile.vec * tile.parts()));
+  tile.rows = choice.rows.value_or(
+      tile.strategy == Strategy::unrolled
+          ? std::min(8u, fitting)
+          : std::min(possible, choose_host_rows(schedule, mean_row_length, columns)));
 }
 
 /// Columns of a thread: pairs of half-precision numbers where they are aligned.
@@ -353,10 +357,14 @@ void check_staging(const SpmmSchedule& schedule) {
 void check_limits(SpmmSchedule& schedule) {
   const SpmmTile& tile = schedule.tile;
   const Target& target = schedule.target;
-  if (tile.vec * tile.rows * std::max(1u, target.is_host ? tile.parts() : 1u) > 512)
-    refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most 512 are possible",
-                       tile.rows, tile.vec, tile.rows * tile.vec),
-           "choose fewer rows or columns a thread");
+  const uint32_t parts_of_thread = target.is_host ? std::max(1u, tile.parts()) : 1;
+  const uint64_t sums = uint64_t{tile.rows} * tile.vec * parts_of_thread;
+  if (sums > kMostSums)
+    refuse(fmt::format("rows={} and vec={}{} need {} sums a thread, at most {} are possible",
+                       tile.rows, tile.vec,
+                       parts_of_thread > 1 ? fmt::format(" in {} parts of K", parts_of_thread) : "",
+                       sums, kMostSums),
+           "choose fewer rows, columns a thread or parts");
   if (schedule.problem.half_terms != 0 && schedule.problem.half_terms > 64)
     throw UsageError("half-precision sums over more than 64 terms are not offered",
                      "choose --half-terms from 1 to 64");
