@@ -7,11 +7,13 @@
 #
 # --build BUILD   the folder of a portable build (preset `portable`); else build/portable. It is
 #                 configured with the tests and built.
-# --data DATA     the big test data (dlmc/, weights/ and lu/ are taken); else SPARSERTC_DATA, else none
+# --data DATA     the big test data (dlmc/, weights/, lu/ and power/ are taken); else SPARSERTC_DATA,
+#                 else none
 #
 # There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE,
 # bash FOLDER/bench_conv.sh convolutions beside cuDNN (through PyTorch, where that is there),
-# bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along).
+# bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along),
+# bash FOLDER/bench_lu_symbolic.sh patterns and levels beside the CPU's methods.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
@@ -34,7 +36,7 @@ if [[ -z "$folder" ]]; then
 fi
 
 cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
-targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu bench_newton_gpu)
+targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu bench_lu_symbolic_gpu bench_newton_gpu)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
 for target in sparsertc engine engine_network engine_tune; do
@@ -70,7 +72,7 @@ for library in libklu.so.1 libbtf.so.1 libcolamd.so.2 libamd.so.2 libsuitesparse
 done
 if [[ -n "$data" ]]; then
   mkdir "$stage/data"
-  cp -r "$data/dlmc" "$data/weights" "$data/lu" "$stage/data/"
+  cp -r "$data/dlmc" "$data/weights" "$data/lu" "$data/power" "$stage/data/"
   python3 "$root/tests/performance/gpu_set.py" "$data" >"$stage/gpu_set.csv"
   python3 "$root/tests/performance/gpu_conv_set.py" "$data" >"$stage/gpu_conv_set.csv"
 else
@@ -78,7 +80,7 @@ else
 fi
 
 mkdir -p "$folder"
-for file in run.sh bench.sh bench_conv.sh bench_conv.py bench_lu.sh; do
+for file in run.sh bench.sh bench_conv.sh bench_conv.py bench_lu.sh bench_lu_symbolic.sh; do
   cp "$root/tests/gpu/$file" "$folder/"
 done
 XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
