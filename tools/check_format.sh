@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that every C++ file is formatted as .clang-format says (clang-format 14; other versions
+# Checks that every file of C++ or CUDA C++ is formatted as .clang-format says (clang-format 14; other versions
 # differ in small things). With --fix it formats them. Skips aloud where clang-format 14 is absent.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ fi
 files=()
 while IFS= read -r -d '' file; do
   files+=("$file")
-done < <(find ir compiler runtime tools tests \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z)
+done < <(find ir compiler runtime tools tests \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 | sort -z)
 
 if [[ "${1:-}" == --fix ]]; then
   "$formatter" -i "${files[@]}"

@@ -8,9 +8,14 @@ namespace sparsertc {
 template <class T>
 concept ByRow = requires(Row i, Unknowns<T> x, const Parameters& p, T& f) {
   residual(i, x, p, f);
-} && !requires(Row i, Unknowns<T> x, const Parameters& p) { residual(i, x, p, T(0)); };
+}
+&&!requires(Row i, Unknowns<T> x, const Parameters& p) {
+  residual(i, x, p, T(0));
+};
 template <class T>
-concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) { residual(x, p, f); };
+concept Whole = requires(Unknowns<T> x, const Parameters& p, Residuals<T> f) {
+  residual(x, p, f);
+};
 
 inline constexpr bool kByRow = ByRow<Real>;
 static_assert(kByRow || Whole<Real>, "SPARSERTC_NO_SIGNATURE");
@@ -39,7 +44,9 @@ struct Common {
 };
 
 /// Whether this one of a task's lanes stores result k: all have them.
-__device__ inline bool writes(u32 k) { return !kShared || own_lane() == (k & (lane_count() - 1)); }
+__device__ inline bool writes(u32 k) {
+  return !kShared || own_lane() == (k & (lane_count() - 1));
+}
 
 /// The residual, in the user's form, with its results put where `f` says.
 template <class T>
@@ -78,7 +85,8 @@ struct ResidualCall {
   TaskLanes lanes;
   Common c;
   __device__ u64 tasks() const { return kByRow ? c.n : 1; }
-  template <class T = Real> __device__ void operator()(u64 task, u64 instance) const {
+  template <class T = Real>
+  __device__ void operator()(u64 task, u64 instance) const {
     const Parameters p = c.parameters_of(instance);
     const Unknowns<T> x(c.vector(c.x, instance), c.n);
     if constexpr (kByRow) {
@@ -122,7 +130,8 @@ struct ProductCall {
 };
 
 /// Derivatives of one row by W of its columns (ir/jacobian_tables.h: LocalTasks).
-template <int W> struct LocalCall {
+template <int W>
+struct LocalCall {
   Real* values;
   const u32* row;
   const u32* columns;
@@ -153,7 +162,8 @@ template <int W> struct LocalCall {
 
 /// Derivatives of all rows by W colours (ir/jacobian_tables.h: ColouredTasks); `work`: (1 + W) n
 /// numbers for each task and instance.
-template <int W> struct ColouredCall {
+template <int W>
+struct ColouredCall {
   Real* values;
   const u32* colour;
   const u64* offset;
@@ -254,10 +264,13 @@ struct WholeSetsCall {
 #ifdef __CUDACC__
 
 template <class Call>
-concept SharedCall = kShared && requires(const Call& call) { call.lanes; };
+concept SharedCall = kShared && requires(const Call& call) {
+  call.lanes;
+};
 
 /// Finds the task of the thread's lanes.
-template <SharedCall Call> __device__ void run_shared(const Call& call) {
+template <SharedCall Call>
+__device__ void run_shared(const Call& call) {
   const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, warp = thread / 32;
   u32 warps = 0, tasks = 0, group = 0;
   while (group < 5 && warp >= call.lanes.warp_end[group]) {
@@ -271,7 +284,8 @@ template <SharedCall Call> __device__ void run_shared(const Call& call) {
     call(task, 0);
 }
 
-template <class Call> __device__ void run(const Call& call) {
+template <class Call>
+__device__ void run(const Call& call) {
   if (kChecked)
     inside_sum() = false;
   if (kShared)
@@ -290,7 +304,9 @@ template <class Call> __device__ void run(const Call& call) {
   }
 }
 #define SPARSERTC_ENTRY(name, Call)                                                                \
-  extern "C" __global__ void name(const Call call) { run(call); }
+  extern "C" __global__ void name(const Call call) {                                               \
+    run(call);                                                                                     \
+  }
 
 /// Hands out what went wrong since the last time.
 extern "C" __global__ void sparsertc_take_status(Status* status) {
@@ -301,7 +317,8 @@ extern "C" __global__ void sparsertc_take_status(Status* status) {
 #else
 
 /// 0, or the code of what went wrong: then the rest was not done.
-template <class Call> int run(const Call& call) {
+template <class Call>
+int run(const Call& call) {
   inside_sum() = false; // a sum that went wrong may have left it
   try {
     for (u64 task = 0; task < call.tasks(); ++task)
@@ -313,7 +330,9 @@ template <class Call> int run(const Call& call) {
   return 0;
 }
 #define SPARSERTC_ENTRY(name, Call)                                                                \
-  extern "C" __attribute__((visibility("default"))) int name(const Call* call) { return run(*call); }
+  extern "C" __attribute__((visibility("default"))) int name(const Call* call) {                   \
+    return run(*call);                                                                             \
+  }
 
 /// Of the calling thread.
 extern "C" __attribute__((visibility("default"))) void sparsertc_take_status(Status* status) {

@@ -23,9 +23,9 @@ inline constexpr bool kShared = SPARSERTC_SHARED;
 
 // ---- what went wrong ----
 
-/// Of the first thread that went wrong; runtime/jacobian/residual_status.h has the same.
+/// Of the first thread that went wrong; runtime/jacobian/residual_program.h has the same.
 struct Status {
-  u32 code; ///< 0: nothing
+  u32 code;  ///< 0: nothing
   u32 where; ///< the line of a loop, or the number of a parameter
   long long index;
   long long length;
@@ -74,7 +74,8 @@ __device__ inline void check_index(long long index, u64 length, u32 code, u32 wh
 // ---- arrays ----
 
 /// Of memory that nobody writes while the program runs.
-template <class A> __device__ inline A load(const A* address) {
+template <class A>
+__device__ inline A load(const A* address) {
 #ifdef __CUDACC__
   return __ldg(address);
 #else
@@ -104,7 +105,8 @@ private:
 // ---- tangents ----
 
 /// W derivatives, which Seed puts at the unknowns.
-template <int W, class SeedType> struct Directions {
+template <int W, class SeedType>
+struct Directions {
   using Seed = SeedType;
   using Word = Real;
   static constexpr int kWords = W;
@@ -145,7 +147,8 @@ __device__ Directions<W, S> chosen(bool first, const Directions<W, S>& s,
 #undef SPARSERTC_EACH
 
 /// Of 64 unknowns, those that a value depends on.
-template <class SeedType> struct Columns {
+template <class SeedType>
+struct Columns {
   using Seed = SeedType;
   using Word = u64;
   static constexpr int kWords = 1;
@@ -155,8 +158,14 @@ template <class SeedType> struct Columns {
   __device__ Word word(int) const { return set; }
   __device__ void set_word(int, Word word) { set = word; }
 };
-template <class S> __device__ Columns<S> scaled(Real, const Columns<S>& t) { return t; }
-template <class S> __device__ Columns<S> scaled_singular(Real, const Columns<S>& t) { return t; }
+template <class S>
+__device__ Columns<S> scaled(Real, const Columns<S>& t) {
+  return t;
+}
+template <class S>
+__device__ Columns<S> scaled_singular(Real, const Columns<S>& t) {
+  return t;
+}
 template <class S>
 __device__ Columns<S> linear(Real, const Columns<S>& s, Real, const Columns<S>& t) {
   return {s.set | t.set};
@@ -169,7 +178,8 @@ __device__ Columns<S> chosen(bool, const Columns<S>& s, const Columns<S>& t) {
 // ---- seeds ----
 
 /// Tangent k is the derivative by unknown column[k].
-template <int W> struct SeedColumns {
+template <int W>
+struct SeedColumns {
   using Tangent = Directions<W, SeedColumns>;
   u32 column[W];
   __device__ Tangent operator()(long long j) const {
@@ -181,7 +191,8 @@ template <int W> struct SeedColumns {
 };
 
 /// Tangent k is the derivative by all unknowns of colour first + k.
-template <int W> struct SeedColours {
+template <int W>
+struct SeedColours {
   using Tangent = Directions<W, SeedColours>;
   const u32* colour; ///< by unknown
   u32 first;
@@ -254,8 +265,12 @@ __device__ inline u32& lanes_of_task() {
   __shared__ u32 lanes[kMostThreads];
   return lanes[threadIdx.x];
 }
-__device__ inline u32 lane_count() { return kShared ? lanes_of_task() : 1; }
-__device__ inline u32 own_lane() { return kShared ? threadIdx.x & (lane_count() - 1) : 0; }
+__device__ inline u32 lane_count() {
+  return kShared ? lanes_of_task() : 1;
+}
+__device__ inline u32 own_lane() {
+  return kShared ? threadIdx.x & (lane_count() - 1) : 0;
+}
 /// Whether the thread is inside of a sum; looked at in checked programs alone.
 __device__ inline bool& inside_sum() {
   __shared__ bool inside[kMostThreads];
@@ -265,13 +280,15 @@ __device__ inline u32 lanes_mask(u32 lanes) {
   return lanes == 32 ? 0xFFFFFFFFu : ((1u << lanes) - 1u) << (threadIdx.x & 31 & ~(lanes - 1));
 }
 /// The sum over a task's lanes, the same bits in each: a + b is b + a.
-template <class A> __device__ A over_lanes(A value) {
+template <class A>
+__device__ A over_lanes(A value) {
   const u32 lanes = lane_count(), mask = lanes_mask(lanes);
   for (u32 apart = lanes / 2; apart > 0; apart /= 2)
     value += __shfl_xor_sync(mask, value, apart);
   return value;
 }
-template <AnyDual N> __device__ N over_lanes(N a) {
+template <AnyDual N>
+__device__ N over_lanes(N a) {
   const u32 lanes = lane_count(), mask = lanes_mask(lanes);
   for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
     a.v += __shfl_xor_sync(mask, a.v, apart);
@@ -281,8 +298,12 @@ template <AnyDual N> __device__ N over_lanes(N a) {
   return a;
 }
 #else
-inline u32 lane_count() { return 1; }
-inline u32 own_lane() { return 0; }
+inline u32 lane_count() {
+  return 1;
+}
+inline u32 own_lane() {
+  return 0;
+}
 inline bool& inside_sum() {
   static thread_local bool inside = false;
   return inside;
@@ -317,9 +338,11 @@ __device__ auto sum_over(long long first, long long last, const F& term,
 // ---- what the user's function is given ----
 
 /// x[j]: unknown number j.
-template <class T> class Unknowns;
+template <class T>
+class Unknowns;
 
-template <> class Unknowns<Real> {
+template <>
+class Unknowns<Real> {
 public:
   __device__ Unknowns(const Vector& x, u64 length) : x_(x), length_(length) {}
   __device__ Real operator[](long long j) const {
@@ -334,7 +357,8 @@ private:
   u64 length_;
 };
 
-template <class D> class Unknowns<Dual<Real, D>> {
+template <class D>
+class Unknowns<Dual<Real, D>> {
 public:
   using Seed = typename D::Seed;
   __device__ Unknowns(const Vector& x, u64 length, const Seed& seed)
@@ -353,9 +377,11 @@ private:
 
 /// f[i]: residual number i, 0 at the beginning. It can be assigned, added to (=, +=, -=, *=, /=),
 /// and read by T(f[i]).
-template <class T> class Residuals;
+template <class T>
+class Residuals;
 
-template <> class Residuals<Real> {
+template <>
+class Residuals<Real> {
 public:
   __device__ Residuals(Real* f, u64 length, u64 stride, u64 instance)
       : f_(kBatch ? f + instance : f), length_(length), stride_(stride) {}
@@ -375,7 +401,8 @@ private:
 };
 
 /// Values and tangents apart, each word beside those of the other threads.
-template <class D> class Residuals<Dual<Real, D>> {
+template <class D>
+class Residuals<Dual<Real, D>> {
 public:
   using T = Dual<Real, D>;
   class Entry {
@@ -440,7 +467,8 @@ struct ParameterArray {
 
 /// p.name[k]: entry k of an array, a Real or a long long, which may be stored more narrowly.
 /// `varies`: the instances have arrays of their own, entry by entry.
-template <class Result, class Stored, bool varies> class View {
+template <class Result, class Stored, bool varies>
+class View {
 public:
   __device__ View(const ParameterArray& array, u64 stride, u64 instance, u32 number)
       : data_(static_cast<const Stored*>(array.data) + (varies ? instance : 0)), stride_(stride),
