@@ -1,7 +1,7 @@
 // Networks: where the layers' outputs lie, the manifest, and the C API over a fake driver.
 #include "runtime/plan/c_api.h"
 #include "runtime/plan/network_manifest.h"
-#include "tests/support/fake_cuda_driver.h"
+#include "tests/support/fake_context.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -119,25 +119,14 @@ Bundle bundle_of(const NetworkManifest& manifest) {
   return bundle;
 }
 
-class Session {
+class Session : public test::FakeContext {
 public:
-  Session() {
-    fake.kernels = {kEntry};
-    REQUIRE(create_context(
-                0, [this] { return std::make_shared<const Driver>(fake.table()); }, &context) ==
-            SPARSERTC_OK);
-  }
-  ~Session() { sparsertc_context_destroy(context); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session() : FakeContext([](FakeCudaDriver& driver) { driver.kernels = {kEntry}; }) {}
 
   sparsertc_result load(const Bundle& bundle, sparsertc_network** network) const {
     const std::vector<uint8_t> bytes = serialize(bundle);
     return sparsertc_network_create(context, bytes.data(), bytes.size(), network);
   }
-
-  FakeCudaDriver fake;
-  sparsertc_context* context = nullptr;
 };
 
 const char* at(const void* memory, uint64_t offset) {

@@ -3,7 +3,7 @@
 #include "runtime/plan/c_api.h"
 #include "runtime/plan/device_check.h"
 #include "tests/support/cuda_programs.h"
-#include "tests/support/fake_cuda_driver.h"
+#include "tests/support/fake_context.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -82,26 +82,18 @@ Bundle bundle_of(const Json& manifest, bool ptx = kWithPtx, bool cubin = true) {
 }
 
 /// A C API context on a fake driver.
-class Session {
+class Session : public test::FakeContext {
 public:
-  Session() {
-    fake.kernels = {kEntry};
-    fake.function_attributes[FunctionAttribute::shared_bytes] = 32768;
-    REQUIRE(create_context(
-                0, [this] { return std::make_shared<const Driver>(fake.table()); }, &context) ==
-            SPARSERTC_OK);
-  }
-  ~Session() { sparsertc_context_destroy(context); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session()
+      : FakeContext([](FakeCudaDriver& driver) {
+          driver.kernels = {kEntry};
+          driver.function_attributes[FunctionAttribute::shared_bytes] = 32768;
+        }) {}
 
   sparsertc_result load(const Bundle& bundle, sparsertc_plan** plan) const {
     const std::vector<uint8_t> bytes = serialize(bundle);
     return sparsertc_plan_create(context, bytes.data(), bytes.size(), plan);
   }
-
-  FakeCudaDriver fake;
-  sparsertc_context* context = nullptr;
 };
 
 /// A plan with device memory for everything.

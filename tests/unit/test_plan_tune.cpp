@@ -2,6 +2,7 @@
 // refused, and that nothing is left behind whatever fails.
 #include "runtime/plan/c_api.h"
 #include "runtime/tune/record.h"
+#include "tests/support/fake_context.h"
 #include "tests/support/interpreting_driver.h"
 #include "tests/support/scattered_matrix.h"
 #include "tools/library/sparsertc_compiler.h"
@@ -91,21 +92,16 @@ struct Stop {
   unsigned calls = 0;
 };
 
-class Session {
+class Session : public test::FakeContext {
 public:
-  explicit Session(bool interpret = true) {
-    fake.attributes[DeviceAttribute::l2_cache_bytes] = 4096; // it is overwritten often
-    if (interpret)
-      interpret_launches(fake);
-    else
-      fake.kernels = {"sparsertc_spmm"};
-    REQUIRE(create_context(
-                0, [this] { return std::make_shared<const Driver>(fake.table()); }, &context) ==
-            SPARSERTC_OK);
-  }
-  ~Session() { sparsertc_context_destroy(context); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  explicit Session(bool interpret = true)
+      : FakeContext([interpret](FakeCudaDriver& driver) {
+          driver.attributes[DeviceAttribute::l2_cache_bytes] = 4096; // it is overwritten often
+          if (interpret)
+            interpret_launches(driver);
+          else
+            driver.kernels = {"sparsertc_spmm"};
+        }) {}
 
   /// Milliseconds by a word of the tile that stands in the PTX's head.
   void time_by(const std::string& word, float fast, float slow) {
@@ -115,9 +111,6 @@ public:
       return text.substr(0, 2000).find(word) == std::string_view::npos ? slow : fast;
     };
   }
-
-  FakeCudaDriver fake;
-  sparsertc_context* context = nullptr;
 };
 
 class PlanHandle {
