@@ -14,6 +14,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <utility>
 
 namespace sparsertc {
 namespace {
@@ -50,6 +51,14 @@ std::unique_ptr<Assembler> chain_of(const AssemblerOptions& options,
     throw RuntimeError("looking for the assembler", fmt::format("{}", fmt::join(reasons, "; ")),
                        "--assembler=auto takes any that is there");
   return chain;
+}
+
+std::unique_ptr<Assembler> required(std::unique_ptr<Assembler> assembler,
+                                    const std::vector<std::string>& refused) {
+  if (assembler == nullptr)
+    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
+                       "install a CUDA toolkit, or nvJitLink alone");
+  return assembler;
 }
 
 /// An assembler with the cache in front of it, in one piece.
@@ -117,6 +126,19 @@ std::unique_ptr<Assembler> find_cached_assembler(const AssemblerOptions& options
                                       std::make_unique<Cache>(directory, limit), tell, remark);
     };
   return chain_of(options, std::move(candidates), refused);
+}
+
+std::unique_ptr<Assembler> require_assembler() {
+  std::vector<std::string> refused;
+  std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
+  return required(std::move(assembler), refused);
+}
+
+std::unique_ptr<Assembler> require_cached_assembler(const AssemblerOptions& options,
+                                                    const CacheOptions& cache) {
+  std::vector<std::string> refused;
+  std::unique_ptr<Assembler> assembler = find_cached_assembler(options, cache, false, refused);
+  return required(std::move(assembler), refused);
 }
 
 } // namespace sparsertc

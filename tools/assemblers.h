@@ -32,4 +32,9 @@ std::unique_ptr<Assembler> find_cached_assembler(const AssemblerOptions& options
                                                  const CacheOptions& cache, bool verbose,
                                                  std::vector<std::string>& refused);
 
+/// The same, where there is nothing to be done without one: throws RuntimeError with the reasons.
+std::unique_ptr<Assembler> require_assembler();
+std::unique_ptr<Assembler> require_cached_assembler(const AssemblerOptions& options,
+                                                    const CacheOptions& cache);
+
 } // namespace sparsertc

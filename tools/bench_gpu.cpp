@@ -2,6 +2,7 @@
 
 #include "ir/error.h"
 #include "runtime/tune/machine.h"
+#include "tools/assemblers.h"
 #include "tools/bench_layer.h"
 #include "tools/cold_cache.h"
 #include "tools/gpu.h"

@@ -3,12 +3,10 @@
 #include "ir/error.h"
 #include "runtime/driver/launcher.h"
 #include "runtime/tune/machine.h"
-#include "tools/assemblers.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -333,15 +331,6 @@ void report_refusals(const tune::SearchResult& found, const std::string& name) {
     fmt::print(stderr, "sparsertc: {}: {} of {} candidates refused, the first, {}: {}\n", name,
                refused, found.trials.size(), to_string(first->candidate),
                first->refused.substr(0, first->refused.find('\n')));
-}
-
-std::unique_ptr<Assembler> require_assembler() {
-  std::vector<std::string> refused;
-  std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
-  if (!assembler)
-    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                       "install a CUDA toolkit, or nvJitLink alone");
-  return assembler;
 }
 
 } // namespace sparsertc

@@ -96,7 +96,4 @@ std::vector<PreparedPeer> prepare_peers(const cuda::Context& gpu, const cuda::St
 /// Tells on standard error which results were wrong, and why the first of the others was refused.
 void report_refusals(const tune::SearchResult& found, const std::string& name);
 
-/// An assembler of this machine, without a cache; RuntimeError where there is none.
-std::unique_ptr<Assembler> require_assembler();
-
 } // namespace sparsertc

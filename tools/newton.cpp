@@ -4,7 +4,6 @@
 #include "ir/error.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -243,11 +242,7 @@ int run_newton(const NewtonOptions& options, NewtonCommand command) {
   request.pool = &pool;
   std::unique_ptr<Assembler> assembler;
   if (command.gpu != nullptr && command.jacobian.instances > 1) {
-    std::vector<std::string> refused;
-    assembler = find_cached_assembler(options.assembler, command.cache, false, refused);
-    if (assembler == nullptr)
-      throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                         "install a CUDA toolkit, or nvJitLink alone");
+    assembler = require_cached_assembler(options.assembler, command.cache);
     request.assembler = assembler.get();
   }
   request.jacobian = std::move(command.jacobian);

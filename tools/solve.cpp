@@ -16,7 +16,6 @@
 #include "tools/session.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -279,12 +278,8 @@ int run_batch(const SolveOptions& options) {
   request.factor = solver.factor;
   LuBatchReport report;
   if (gpu) {
-    std::vector<std::string> refused;
     const std::unique_ptr<Assembler> assembler =
-        find_cached_assembler(options.assembler, options.cache, false, refused);
-    if (!assembler)
-      throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                         "install a CUDA toolkit, or nvJitLink alone");
+        require_cached_assembler(options.assembler, options.cache);
     report = run_gpu_batch(*gpu, *assembler, a, tables, request, pool);
   } else {
     report = run_cpu_batch(a, tables, request, pool);

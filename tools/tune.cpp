@@ -2,6 +2,7 @@
 #include "compiler/input/read.h"
 #include "ir/error.h"
 #include "runtime/tune/machine.h"
+#include "tools/assemblers.h"
 #include "tools/bench_layer.h"
 #include "tools/command.h"
 #include "tools/gpu.h"

@@ -8,21 +8,17 @@
 //
 // Times of the GPU are medians of replays of a CUDA graph of one launch, between two events. The
 // order is AMD; the residual is the largest of 64 instances, without refinement.
-#include "compiler/assemble/assembler_chain.h"
-#include "compiler/assemble/ptxas.h"
 #include "compiler/input/read.h"
 #include "compiler/inspect/lu_analysis.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
-#include "runtime/driver/driver_assembler.h"
-#include "runtime/driver/nvjitlink_assembler.h"
 #include "tests/support/klu_reference.h"
 #include "tests/support/median_time.h"
+#include "tools/assemblers.h"
 #include "tools/gpu_device.h"
 #include "tools/lu_batch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -95,15 +91,7 @@ int run(int count, char** words) {
   request.instances = instances;
   request.repeat = std::max(repeat, 1u);
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
-  std::vector<std::string> refused;
-  const std::unique_ptr<Assembler> assembler =
-      AssemblerChain::find({{"ptxas", Ptxas::find},
-                            {"nvjitlink", NvJitLinkAssembler::find},
-                            {"driver", DriverAssembler::find}},
-                           refused);
-  if (!assembler)
-    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                       "install a CUDA toolkit, or nvJitLink alone");
+  const std::unique_ptr<Assembler> assembler = require_assembler();
   fmt::print("{}, {}, {} instances, ns an instance\n", gpu->properties().name,
              assembler->identity(), instances);
   if (!test::KluReference::available())

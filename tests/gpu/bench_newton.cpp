@@ -14,13 +14,10 @@
 // GPU: phases are medians of replays of CUDA graphs between two events, whole solutions medians of
 // wall-clock times from the start vector on the device to the last flag. Both sides start at the
 // file's voltages, iterate until max |F| <= 1e-8, and their solutions are compared.
-#include "compiler/assemble/assembler_chain.h"
-#include "compiler/assemble/ptxas.h"
 #include "ir/error.h"
-#include "runtime/driver/driver_assembler.h"
-#include "runtime/driver/nvjitlink_assembler.h"
 #include "tests/support/klu_reference.h"
 #include "tests/support/named_parameters.h"
+#include "tools/assemblers.h"
 #include "tools/examples/power_flow/host_system.h"
 #include "tools/gpu_device.h"
 #include "tools/jacobian_input.h"
@@ -238,15 +235,7 @@ int run(int count, char** words) {
     return 2;
   }
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
-  std::vector<std::string> refused;
-  const std::unique_ptr<Assembler> assembler =
-      AssemblerChain::find({{"ptxas", Ptxas::find},
-                            {"nvjitlink", NvJitLinkAssembler::find},
-                            {"driver", DriverAssembler::find}},
-                           refused);
-  if (!assembler)
-    throw RuntimeError("looking for an assembler", fmt::format("{}", fmt::join(refused, "; ")),
-                       "install a CUDA toolkit, or nvJitLink alone");
+  const std::unique_ptr<Assembler> assembler = require_assembler();
   TaskPool pool(options.threads);
   fmt::print("{}, {}, {} threads, {} instances, damping {}, a Jacobian every {} steps\n",
              gpu->properties().name, assembler->identity(), pool.threads(), options.instances,

@@ -1,10 +1,8 @@
 // Newton's method on the GPU: the residual of tools/examples/power_flow, one grid and batches,
 // against the same method on the CPU with derivatives by hand.
-#include "compiler/assemble/assembler_chain.h"
-#include "runtime/driver/driver_assembler.h"
-#include "runtime/driver/nvjitlink_assembler.h"
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/named_parameters.h"
+#include "tools/assemblers.h"
 #include "tools/examples/power_flow/host_system.h"
 #include "tools/jacobian_input.h"
 #include "tools/newton_lu.h"
@@ -50,13 +48,7 @@ const cuda::Context* gpu_or_skip() {
 
 NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Scenarios& scenarios,
                           const newton::Options& options) {
-  std::vector<std::string> refused;
-  const std::unique_ptr<Assembler> assembler =
-      AssemblerChain::find({{"ptxas", Ptxas::find},
-                            {"nvjitlink", NvJitLinkAssembler::find},
-                            {"driver", DriverAssembler::find}},
-                           refused);
-  REQUIRE(assembler != nullptr);
+  const std::unique_ptr<Assembler> assembler = require_assembler();
   NewtonRequest request;
   request.options = options;
   request.pool = &Machine::get().pool();
