@@ -1,11 +1,6 @@
 #include "tools/lu_gpu.h"
 
 #include "compiler/emit/ptx.h"
-#include "compiler/inspect/lu_block_solve.h"
-#include "compiler/inspect/lu_dataflow.h"
-#include "compiler/inspect/lu_schedule.h"
-#include "compiler/lower/lu_dataflow.h"
-#include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "runtime/lu/condition.h"
 #include "tools/gpu_device.h"
@@ -19,89 +14,17 @@
 
 namespace sparsertc {
 
-namespace {
-
-/// Fewer warps look less often at what is not there yet; large factors have work for more of them.
-uint32_t dataflow_threads(const LuTables& tables, const LuGpuOptions& options) {
-  constexpr uint64_t kLargeFactors = 500'000;
-  if (options.threads > 0)
-    return options.threads;
-  return tables.nnz() < kLargeFactors ? 64 : 128;
-}
-
-bool one_block_solves(const cuda::Context& context, const LuTables& tables,
-                      const LuGpuOptions& options) {
-  if (options.solve == LuGpuSolve::dataflow || tables.size == 0)
-    return false;
-  const uint64_t bytes = lu_block_solve_bytes(tables.size, options.single ? 4 : 8);
-  const uint64_t most = std::min(context.properties().max_shared_bytes_per_block,
-                                 find_target(target_of(context)).shared_bytes_per_block);
-  if (bytes <= most && tables.size <= LuBlockSolve::kMostRows)
-    return true;
-  if (options.solve == LuGpuSolve::block)
-    throw UserError(
-        fmt::format("{} unknowns do not fit into the {} bytes of a block's shared memory",
-                    tables.size, most),
-        "the dataflow kernel solves with any number");
-  return false;
-}
-
-} // namespace
-
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool) {
-  const uint64_t most =
-      options.most_table_bytes > 0 ? options.most_table_bytes : context.free_memory() / 2;
-  const std::optional<LuGather> gather = make_lu_gather(tables, most, pool);
-  if (!gather)
-    throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
-                                "GPU's memory",
-                                multiply_adds(tables), most),
-                    "--device=cpu factorizes it on the CPU");
-  LuDataflowOptions deal;
-  const uint32_t threads = dataflow_threads(tables, options);
-  deal.warps = lu::gpu_streams(context.properties(), threads);
-  deal.products_of_lane = options.products_of_lane;
-  lu::GpuFlows flows;
-  flows.factor = make_factor_dataflow(tables, *gather, deal);
-  deal.products_of_lane = options.solve_products;
-  const bool one_block = one_block_solves(context, tables, options);
-  const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
-    if (one_block)
-      return make_block_solve(tables, {options.block_threads / 32, options.solve_products},
-                              transposed);
-    return make_solve_dataflow(tables, deal, transposed);
-  };
-  flows.solve = make_solve(false);
-  if (options.transposed)
-    flows.transposed = make_solve(true);
-
-  LuKernelOptions kernels;
-  kernels.type = options.single ? ir::Scalar::f32 : ir::Scalar::f64;
-  kernels.given = options.given_single ? ir::Scalar::f32 : ir::Scalar::f64;
-  kernels.threads = threads;
-  kernels.block_threads = options.block_threads;
-  if (one_block)
-    kernels.block_rows = tables.size;
-  const ir::Module module = make_lu_kernels(kernels);
-  const std::string ptx = emit_ptx(module, find_target(target_of(context)));
-  lu::GpuCode code;
-  code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
-  code.input = kLuInputKernel;
-  code.factor = kLuFactorKernel;
-  code.solve_input = kLuSolveInputKernel;
-  code.solve = kLuSolveKernel;
-  code.input_threads = kLuInputThreads;
-  code.dataflow_threads = threads;
-  if (one_block) {
-    code.block_input = kLuBlockInputKernel;
-    code.block_solve = kLuBlockSolveKernel;
-    code.block_threads = options.block_threads;
-    code.block_shared_bytes = ptx_dynamic_shared_bytes(module);
-  }
-  code.factor_bytes = options.single ? 4 : 8;
-  code.given_bytes = options.given_single ? 4 : 8;
-  return std::make_unique<lu::GpuPlan>(context, code, tables, flows);
+  const Target target = find_target(target_of(context));
+  LuGpuProgram program =
+      make_lu_program(tables,
+                      {target, context.properties().multiprocessors,
+                       context.properties().max_shared_bytes_per_block, context.free_memory()},
+                      options, pool);
+  const std::string ptx = emit_ptx(program.module, target);
+  program.code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
+  return std::make_unique<lu::GpuPlan>(context, program.code, tables, program.flows);
 }
 
 namespace {

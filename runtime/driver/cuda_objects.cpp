@@ -96,7 +96,8 @@ Stream::Stream(const Context& context) : context_(context) {
 }
 
 Stream::~Stream() {
-  context_.api().cuStreamDestroy(handle_);
+  if (!is_borrowed_)
+    context_.api().cuStreamDestroy(handle_);
 }
 
 void Stream::synchronize(const char* doing) const {
@@ -137,7 +138,7 @@ DeviceBuffer::DeviceBuffer(const Context& context, uint64_t bytes)
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (bytes_ != 0)
+  if (bytes_ != 0 && !is_borrowed_)
     context_.api().cuMemFree(address_);
 }
 
@@ -169,6 +170,13 @@ void DeviceBuffer::fill(uint8_t byte, const Stream& stream) const {
     check(context_.api().cuMemsetD8Async(address_, byte, bytes_, stream.handle()),
           "cuMemsetD8Async",
           [&] { return fmt::format("filling {} bytes of device memory", bytes_); });
+}
+
+DeviceBuffer DeviceMemory::take(uint64_t bytes) {
+  const uint64_t begin = (bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+  bytes_ = begin + bytes;
+  return is_borrowed_ ? DeviceBuffer(context_, memory_ + begin, bytes)
+                      : DeviceBuffer(context_, bytes);
 }
 
 // ---- module, kernel ----

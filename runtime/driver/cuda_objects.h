@@ -54,6 +54,9 @@ private:
 class Stream {
 public:
   explicit Stream(const Context& context);
+  /// Somebody else's, which stays theirs; null is the default stream.
+  Stream(const Context& context, StreamHandle handle)
+      : context_(context), handle_(handle), is_borrowed_(true) {}
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -65,6 +68,7 @@ public:
 private:
   const Context& context_;
   StreamHandle handle_ = nullptr;
+  bool is_borrowed_ = false;
 };
 
 class Event {
@@ -88,6 +92,9 @@ private:
 class DeviceBuffer {
 public:
   DeviceBuffer(const Context& context, uint64_t bytes);
+  /// Somebody else's memory, which stays theirs.
+  DeviceBuffer(const Context& context, DeviceAddress address, uint64_t bytes)
+      : context_(context), address_(address), bytes_(bytes), is_borrowed_(true) {}
   ~DeviceBuffer();
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -107,6 +114,30 @@ private:
   const Context& context_;
   DeviceAddress address_ = 0;
   uint64_t bytes_ = 0;
+  bool is_borrowed_ = false;
+};
+
+/// Where the buffers of something come from: memory of their own, or parts of one piece of the
+/// caller's, one behind the other.
+class DeviceMemory {
+public:
+  /// Of each part in the caller's memory, bytes.
+  static constexpr uint64_t kAlignment = 256;
+
+  explicit DeviceMemory(const Context& context) : context_(context) {}
+  /// Nothing is read or written here.
+  DeviceMemory(const Context& context, DeviceAddress memory)
+      : context_(context), memory_(memory), is_borrowed_(true) {}
+
+  DeviceBuffer take(uint64_t bytes);
+  /// To the end of the last part that was taken.
+  uint64_t bytes() const { return bytes_; }
+
+private:
+  const Context& context_;
+  DeviceAddress memory_ = 0;
+  uint64_t bytes_ = 0;
+  bool is_borrowed_ = false;
 };
 
 /// A loaded kernel and what it takes; valid as long as its module.

@@ -27,14 +27,17 @@ std::vector<double> or_ones(const std::vector<double>& scale, uint64_t count) {
   return scale.empty() ? std::vector<double>(count, 1.0) : scale;
 }
 
+/// The largest grid along y on every GPU.
+constexpr uint32_t kMostGridRows = 65535;
+
 uint32_t blocks_for(uint64_t threads, uint32_t block) {
   return static_cast<uint32_t>((threads + block - 1) / block);
 }
 
 } // namespace
 
-uint32_t gpu_streams(const cuda::DeviceProperties& device, uint32_t dataflow_threads) {
-  return std::max(device.multiprocessors, 1u) * (dataflow_threads / LuDataflow::kLanes);
+uint32_t gpu_streams(uint32_t multiprocessors, uint32_t dataflow_threads) {
+  return std::max(multiprocessors, 1u) * (dataflow_threads / LuDataflow::kLanes);
 }
 
 GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTables& tables,
@@ -93,7 +96,7 @@ GpuPlan::Flow GpuPlan::upload(const LuDataflow& flow, const cuda::Stream& stream
   const uint32_t warps = code_.dataflow_threads / LuDataflow::kLanes;
   // Every block must be there at once: one a multiprocessor always is.
   if (flow.streams() % warps != 0 ||
-      flow.streams() > gpu_streams(context_.properties(), code_.dataflow_threads))
+      flow.streams() > gpu_streams(context_.properties().multiprocessors, code_.dataflow_threads))
     throw InternalError(fmt::format("tables for {} warps on a GPU of {} multiprocessors",
                                     flow.streams(), context_.properties().multiprocessors));
   Flow tables;
@@ -127,6 +130,12 @@ uint64_t GpuPlan::block_numbers() const {
     return block != nullptr ? block->numbers : 0;
   };
   return std::max(of(solve_flow_), transposed_flow_ ? of(*transposed_flow_) : 0);
+}
+
+uint64_t GpuPlan::right_side_numbers() const {
+  const bool none = std::holds_alternative<Block>(solve_flow_) &&
+                    (!transposed_flow_ || std::holds_alternative<Block>(*transposed_flow_));
+  return none ? 0 : uint64_t{tables_.size} * kSolveVectors;
 }
 
 GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream& stream) {
@@ -280,25 +289,46 @@ FactorStatus GpuPlan::status(const GpuWorkspace& workspace, const cuda::Stream& 
   return status;
 }
 
+GpuWorkspace::GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory)
+    : right_sides_(right_sides), values_(memory.take(plan.tables().nnz() * plan.factor_bytes())),
+      initial_(memory.take(plan.tables().nnz() * plan.factor_bytes())),
+      column_max_(memory.take(uint64_t{plan.tables().size} * sizeof(int64_t))),
+      quotient_(memory.take(uint64_t{plan.tables().size} * sizeof(double))),
+      status_(memory.take(sizeof(LuStatusRecord))),
+      numbers_(memory.take(plan.block_numbers() * plan.factor_bytes())),
+      work_(memory.take(plan.right_side_numbers() * right_sides * plan.factor_bytes())),
+      bytes_(memory.bytes()) {}
+
 GpuWorkspace::GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
                            const cuda::Stream& stream)
-    : right_sides_(right_sides), values_(context, plan.tables().nnz() * plan.factor_bytes()),
-      initial_(context, plan.tables().nnz() * plan.factor_bytes()),
-      column_max_(context, uint64_t{plan.tables().size} * sizeof(int64_t)),
-      quotient_(context, uint64_t{plan.tables().size} * sizeof(double)),
-      status_(context, sizeof(LuStatusRecord)),
-      work_(context,
-            uint64_t{plan.tables().size} * kSolveVectors * right_sides * plan.factor_bytes()),
-      numbers_(context, plan.block_numbers() * plan.factor_bytes()) {
+    : GpuWorkspace(plan, right_sides, cuda::DeviceMemory(context)) {
+  initialize(stream);
+}
+
+GpuWorkspace::GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
+                           cuda::DeviceAddress memory)
+    : GpuWorkspace(plan, right_sides, cuda::DeviceMemory(context, memory)) {}
+
+uint64_t GpuWorkspace::bytes_for(const cuda::Context& context, const GpuPlan& plan,
+                                 uint32_t right_sides) {
+  return GpuWorkspace(context, plan, right_sides, cuda::DeviceAddress{0}).bytes();
+}
+
+uint32_t GpuWorkspace::right_sides_in(const cuda::Context& context, const GpuPlan& plan,
+                                      uint64_t bytes) {
+  const uint64_t without = bytes_for(context, plan, 0);
+  if (bytes < without)
+    return 0;
+  const uint64_t each = plan.right_side_numbers() * plan.factor_bytes();
+  const uint64_t most = kMostGridRows; // right-hand sides are along the grid's y
+  return static_cast<uint32_t>(each == 0 ? most : std::min(most, (bytes - without) / each));
+}
+
+void GpuWorkspace::initialize(const cuda::Stream& stream) const {
   // Entries that fill brings start from 0, and so does the search for the largest of a column; the
   // kernels leave both as they must be for the next run.
   initial_.fill(0, stream);
   column_max_.fill(0, stream);
-}
-
-uint64_t GpuWorkspace::bytes() const {
-  return values_.bytes() + initial_.bytes() + column_max_.bytes() + quotient_.bytes() +
-         status_.bytes() + work_.bytes() + numbers_.bytes();
 }
 
 } // namespace sparsertc::lu

@@ -45,7 +45,7 @@ struct GpuFlows {
 };
 
 /// The streams (warps) that the tables should be made for: one block on each multiprocessor.
-uint32_t gpu_streams(const cuda::DeviceProperties& device, uint32_t dataflow_threads);
+uint32_t gpu_streams(uint32_t multiprocessors, uint32_t dataflow_threads);
 
 /// Tables on the GPU.
 using GpuTable = std::unique_ptr<cuda::DeviceBuffer>;
@@ -104,6 +104,8 @@ private:
   Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
   /// Of the workspace, for solves by one block.
   uint64_t block_numbers() const;
+  /// Of the workspace, for each right-hand side that is solved for at once.
+  uint64_t right_side_numbers() const;
   Solve upload(const GpuFlows::Solve& solve, const cuda::Stream& stream);
   void launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y, uint32_t threads,
               bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream,
@@ -125,21 +127,36 @@ private:
 /// The numbers of one matrix on the GPU.
 class GpuWorkspace {
 public:
-  /// Takes the memory; `right_sides` can be solved for at once.
+  /// Takes the memory and enqueues initialize(); `right_sides` can be solved for at once.
   GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
                const cuda::Stream& stream);
+  /// The same in memory of the caller's, aligned to DeviceMemory::kAlignment, that initialize() has
+  /// once filled. Enqueues nothing.
+  GpuWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
+               cuda::DeviceAddress memory);
+  /// Of memory for the above. More right-hand sides only take more at its end.
+  static uint64_t bytes_for(const cuda::Context& context, const GpuPlan& plan,
+                            uint32_t right_sides);
+  /// The most right-hand sides that memory of this size has room for, if any.
+  static uint32_t right_sides_in(const cuda::Context& context, const GpuPlan& plan, uint64_t bytes);
+
+  /// Enqueues what must be there before the first factorization.
+  void initialize(const cuda::Stream& stream) const;
 
   /// Of L'+U by slot, reciprocals at the pivots: numbers of the factors' type.
   const cuda::DeviceBuffer& values() const { return values_; }
   /// Of the last factorization: an LuStatusRecord.
   const cuda::DeviceBuffer& status_record() const { return status_; }
   uint32_t right_sides() const { return right_sides_; }
-  uint64_t bytes() const;
+  uint64_t bytes() const { return bytes_; }
 
 private:
   friend class GpuPlan;
+  GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory);
+
   uint32_t right_sides_;
-  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, work_, numbers_;
+  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, numbers_, work_;
+  uint64_t bytes_;
 };
 
 } // namespace sparsertc::lu

@@ -163,7 +163,7 @@ LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, 
                           uint32_t right_sides, uint32_t block_threads)
     : tables_(tables), gather_(*make_lu_gather(tables, uint64_t{1} << 30)), stream_(context) {
   LuDataflowOptions deal;
-  deal.warps = lu::gpu_streams(context.properties(), threads);
+  deal.warps = lu::gpu_streams(context.properties().multiprocessors, threads);
   lu::GpuFlows flows;
   flows.factor = make_factor_dataflow(tables, gather_, deal);
   const bool one_block = block_threads > 0 && tables.size > 0;

@@ -1,0 +1,105 @@
+#include "tools/lu_program.h"
+
+#include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_block_solve.h"
+#include "compiler/inspect/lu_dataflow.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "compiler/lower/lu_dataflow.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace sparsertc {
+namespace {
+
+/// Fewer warps look less often at what is not there yet; large factors have work for more of them.
+uint32_t dataflow_threads(const LuTables& tables, const LuGpuOptions& options) {
+  constexpr uint64_t kLargeFactors = 500'000;
+  if (options.threads > 0)
+    return options.threads;
+  return tables.nnz() < kLargeFactors ? 64 : 128;
+}
+
+uint32_t number_bytes(const LuGpuOptions& options, bool single) {
+  return (single ? 4 : 8) * (options.complex ? 2 : 1);
+}
+
+bool one_block_solves(const LuGpuDevice& device, const LuTables& tables,
+                      const LuGpuOptions& options) {
+  if (options.solve == LuGpuSolve::dataflow || tables.size == 0)
+    return false;
+  const uint64_t bytes = lu_block_solve_bytes(tables.size, number_bytes(options, options.single));
+  const uint64_t most =
+      std::min<uint64_t>(device.shared_bytes_per_block, device.target.shared_bytes_per_block);
+  if (bytes <= most && tables.size <= LuBlockSolve::kMostRows)
+    return true;
+  if (options.solve == LuGpuSolve::block)
+    throw UserError(
+        fmt::format("{} unknowns do not fit into the {} bytes of a block's shared memory",
+                    tables.size, most),
+        "the dataflow kernel solves with any number");
+  return false;
+}
+
+} // namespace
+
+LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
+                             const LuGpuOptions& options, TaskPool* pool) {
+  const uint64_t most =
+      options.most_table_bytes > 0 ? options.most_table_bytes : device.memory_bytes / 2;
+  const std::optional<LuGather> gather = make_lu_gather(tables, most, pool);
+  if (!gather)
+    throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
+                                "GPU's memory",
+                                multiply_adds(tables), most),
+                    "--device=cpu factorizes it on the CPU");
+  LuDataflowOptions deal;
+  const uint32_t threads = dataflow_threads(tables, options);
+  deal.warps = lu::gpu_streams(device.multiprocessors, threads);
+  deal.products_of_lane = options.products_of_lane;
+  LuGpuProgram program;
+  program.flows.factor = make_factor_dataflow(tables, *gather, deal);
+  deal.products_of_lane = options.solve_products;
+  const bool one_block = one_block_solves(device, tables, options);
+  const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
+    if (one_block)
+      return make_block_solve(tables, {options.block_threads / 32, options.solve_products},
+                              transposed);
+    return make_solve_dataflow(tables, deal, transposed);
+  };
+  program.flows.solve = make_solve(false);
+  if (options.transposed)
+    program.flows.transposed = make_solve(true);
+
+  LuKernelOptions kernels;
+  kernels.type = options.single ? ir::Scalar::f32 : ir::Scalar::f64;
+  kernels.given = options.given_single ? ir::Scalar::f32 : ir::Scalar::f64;
+  kernels.complex = options.complex;
+  kernels.threads = threads;
+  kernels.block_threads = options.block_threads;
+  if (one_block)
+    kernels.block_rows = tables.size;
+  program.module = make_lu_kernels(kernels);
+  lu::GpuCode& code = program.code;
+  code.input = kLuInputKernel;
+  code.factor = kLuFactorKernel;
+  code.solve_input = kLuSolveInputKernel;
+  code.solve = kLuSolveKernel;
+  code.input_threads = kLuInputThreads;
+  code.dataflow_threads = threads;
+  if (one_block) {
+    code.block_input = kLuBlockInputKernel;
+    code.block_solve = kLuBlockSolveKernel;
+    code.block_threads = options.block_threads;
+    code.block_shared_bytes = ptx_dynamic_shared_bytes(program.module);
+  }
+  code.complex = options.complex;
+  code.factor_bytes = number_bytes(options, options.single);
+  code.given_bytes = number_bytes(options, options.given_single);
+  return program;
+}
+
+} // namespace sparsertc
