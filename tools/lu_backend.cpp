@@ -12,17 +12,6 @@ namespace {
 
 using lu::Wide;
 
-template <class V>
-std::vector<V> packed(const std::vector<double>& real, const std::vector<double>& imaginary) {
-  std::vector<V> result(real.size());
-  for (size_t i = 0; i < real.size(); ++i)
-    if constexpr (lu::ScalarTraits<V>::kComplex)
-      result[i] = {real[i], imaginary.empty() ? 0.0 : imaginary[i]};
-    else
-      result[i] = real[i];
-  return result;
-}
-
 /// The median time of `repeat` calls.
 template <class Work>
 double timed_us(unsigned repeat, const Work& work) {
@@ -71,12 +60,7 @@ public:
       solution.results.push_back(
           lu::solve_refined<T, X>(factors_, view(), std::span<const V>(right).subspan(c * n, n),
                                   std::span<X>(x).subspan(c * n, n), transposed, options));
-    solution.x.count = b.count;
-    for (const X value : x) {
-      solution.x.real.push_back(std::real(value));
-      if constexpr (lu::ScalarTraits<X>::kComplex)
-        solution.x.imaginary.push_back(std::imag(value));
-    }
+    solution.x = unpacked<X>(x, b.count);
     return solution;
   }
 
@@ -112,37 +96,16 @@ LuVectors multiply_as(const Matrix& a, const LuVectors& x, bool transposed) {
         const uint64_t from = c * n + (transposed ? i : j);
         result[to] += lu::times(values[p], given[from]);
       }
-  LuVectors product;
-  product.count = x.count;
-  for (const T value : result) {
-    product.real.push_back(std::real(value));
-    if constexpr (lu::ScalarTraits<T>::kComplex)
-      product.imaginary.push_back(std::imag(value));
-  }
-  return product;
+  return unpacked<T>(result, x.count);
 }
 
 } // namespace
 
 std::unique_ptr<LuBackend> make_cpu_backend(const LuTables& tables, const Pattern& pattern,
                                             LuPrecision precision, bool complex, TaskPool* pool) {
-  using C32 = std::complex<float>;
-  using C64 = std::complex<double>;
-  switch (precision) {
-  case LuPrecision::f32:
-    if (complex)
-      return std::make_unique<CpuBackend<C32, C32>>(tables, pattern, pool);
-    return std::make_unique<CpuBackend<float, float>>(tables, pattern, pool);
-  case LuPrecision::mixed:
-    if (complex)
-      return std::make_unique<CpuBackend<C32, C64>>(tables, pattern, pool);
-    return std::make_unique<CpuBackend<float, double>>(tables, pattern, pool);
-  case LuPrecision::f64:
-    break;
-  }
-  if (complex)
-    return std::make_unique<CpuBackend<C64, C64>>(tables, pattern, pool);
-  return std::make_unique<CpuBackend<double, double>>(tables, pattern, pool);
+  return with_number_types(precision, complex, [&]<class T, class X>() {
+    return std::unique_ptr<LuBackend>(std::make_unique<CpuBackend<T, X>>(tables, pattern, pool));
+  });
 }
 
 LuVectors multiply(const Matrix& a, const LuVectors& x, bool transposed) {

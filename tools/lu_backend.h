@@ -7,8 +7,10 @@
 #include "runtime/lu/factors.h"
 #include "runtime/lu/refine.h"
 
+#include <complex>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +61,47 @@ public:
 /// On the CPU. `tables`, `pattern` (of A) and `pool` must outlive it.
 std::unique_ptr<LuBackend> make_cpu_backend(const LuTables& tables, const Pattern& pattern,
                                             LuPrecision precision, bool complex, TaskPool* pool);
+
+/// Real and imaginary parts (those empty: zeros) as numbers of type V; the imaginary ones are left
+/// out where V is real.
+template <class V>
+std::vector<V> packed(const std::vector<double>& real, const std::vector<double>& imaginary) {
+  std::vector<V> result(real.size());
+  for (size_t i = 0; i < real.size(); ++i)
+    if constexpr (lu::ScalarTraits<V>::kComplex)
+      result[i] = {real[i], imaginary.empty() ? 0.0 : imaginary[i]};
+    else
+      result[i] = real[i];
+  return result;
+}
+
+template <class V>
+LuVectors unpacked(std::span<const V> numbers, uint64_t count) {
+  LuVectors result;
+  result.count = count;
+  for (const V number : numbers) {
+    result.real.push_back(std::real(number));
+    if constexpr (lu::ScalarTraits<V>::kComplex)
+      result.imaginary.push_back(std::imag(number));
+  }
+  return result;
+}
+
+/// Calls f<T, X>() with the types of factors and solution.
+template <class F>
+auto with_number_types(LuPrecision precision, bool complex, const F& f) {
+  using C64 = std::complex<float>;
+  using C128 = std::complex<double>;
+  switch (precision) {
+  case LuPrecision::f32:
+    return complex ? f.template operator()<C64, C64>() : f.template operator()<float, float>();
+  case LuPrecision::mixed:
+    return complex ? f.template operator()<C64, C128>() : f.template operator()<float, double>();
+  case LuPrecision::f64:
+    break;
+  }
+  return complex ? f.template operator()<C128, C128>() : f.template operator()<double, double>();
+}
 
 /// A x, or A^T x, in double precision, for the columns of x.
 LuVectors multiply(const Matrix& a, const LuVectors& x, bool transposed);

@@ -38,24 +38,27 @@ std::span<uint8_t> bytes_of(std::span<T> values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
 }
 
-/// T is the type of the factors, X that of the solution; numbers come and go as f64.
+/// T is the type of the factors, X that of the solution; numbers come and go in double precision.
 template <class T, class X>
 class GpuBackend : public LuBackend, private lu::Solver<T> {
+  using V = lu::Wide<T>;
+
 public:
   GpuBackend(const LuTables& tables, const Pattern& pattern, TaskPool* pool, LuGpuOptions options)
       : pattern_(pattern), gpu_(require_gpu()), stream_(*gpu_) {
     options.given_single = false;
-    options.single = std::is_same_v<T, float>;
+    options.single = std::is_same_v<lu::Real<T>, float>;
+    options.complex = lu::ScalarTraits<T>::kComplex;
     plan_ = make_gpu_plan(*gpu_, tables, options, pool);
-    values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(double));
+    values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(V));
     workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
   }
 
   std::string device() const override { return "gpu"; }
 
   void load(const Matrix& a) override {
-    values_ = a.values;
-    values_on_gpu_->upload(bytes_of(std::span<const double>(values_)), stream_);
+    values_ = packed<V>(a.values, a.imaginary);
+    values_on_gpu_->upload(bytes_of(std::span<const V>(values_)), stream_);
     stream_.synchronize("copying a matrix to the GPU");
   }
 
@@ -69,7 +72,7 @@ public:
   }
 
   double substitute_us(const LuVectors& b, bool transposed, unsigned repeat) override {
-    std::vector<double> x = b.real;
+    std::vector<V> x = packed<V>(b.real, b.imaginary);
     if (x.empty())
       return 0;
     solve_rounded(x, x, b.count, transposed);
@@ -80,14 +83,14 @@ public:
 
   LuSolution solve(const LuVectors& b, bool transposed, const lu::RefineOptions& options) override {
     const uint64_t n = pattern_.rows;
-    std::vector<X> x(b.real.size());
+    const std::vector<V> right = packed<V>(b.real, b.imaginary);
+    std::vector<X> x(right.size());
     LuSolution solution;
     for (uint64_t c = 0; c < b.count; ++c)
       solution.results.push_back(
-          lu::solve_refined<T, X>(*this, view(), std::span<const double>(b.real).subspan(c * n, n),
+          lu::solve_refined<T, X>(*this, view(), std::span<const V>(right).subspan(c * n, n),
                                   std::span<X>(x).subspan(c * n, n), transposed, options));
-    solution.x.count = b.count;
-    solution.x.real.assign(x.begin(), x.end());
+    solution.x = unpacked<X>(x, b.count);
     return solution;
   }
 
@@ -100,7 +103,7 @@ public:
 private:
   static constexpr uint32_t kSidesAtOnce = 8;
 
-  void solve_rounded(std::span<const double> b, std::span<double> x, uint64_t right_sides,
+  void solve_rounded(std::span<const V> b, std::span<V> x, uint64_t right_sides,
                      bool transposed) const override {
     if (x.empty())
       return;
@@ -120,14 +123,13 @@ private:
   /// In place, in vectors_.
   void enqueue_solve(uint64_t right_sides, bool transposed) const {
     for (uint64_t first = 0; first < right_sides; first += kSidesAtOnce) {
-      const cuda::DeviceAddress place =
-          vectors_->address() + first * pattern_.rows * sizeof(double);
+      const cuda::DeviceAddress place = vectors_->address() + first * pattern_.rows * sizeof(V);
       const uint64_t count = std::min<uint64_t>(kSidesAtOnce, right_sides - first);
       plan_->solve(*workspace_, place, place, static_cast<uint32_t>(count), transposed, stream_);
     }
   }
 
-  lu::MatrixView<double> view() const {
+  lu::MatrixView<V> view() const {
     return {pattern_.rows, pattern_.row_offset, pattern_.column_index, values_};
   }
 
@@ -138,23 +140,18 @@ private:
   std::unique_ptr<cuda::DeviceBuffer> values_on_gpu_;
   std::unique_ptr<lu::GpuWorkspace> workspace_;
   mutable std::unique_ptr<cuda::DeviceBuffer> vectors_; ///< as many as were needed so far
-  std::vector<double> values_;
+  std::vector<V> values_;
 };
 
 } // namespace
 
 std::unique_ptr<LuBackend> make_gpu_backend(const LuTables& tables, const Pattern& pattern,
-                                            LuPrecision precision, TaskPool* pool,
+                                            LuPrecision precision, bool complex, TaskPool* pool,
                                             const LuGpuOptions& options) {
-  switch (precision) {
-  case LuPrecision::f32:
-    return std::make_unique<GpuBackend<float, float>>(tables, pattern, pool, options);
-  case LuPrecision::mixed:
-    return std::make_unique<GpuBackend<float, double>>(tables, pattern, pool, options);
-  case LuPrecision::f64:
-    break;
-  }
-  return std::make_unique<GpuBackend<double, double>>(tables, pattern, pool, options);
+  return with_number_types(precision, complex, [&]<class T, class X>() {
+    return std::unique_ptr<LuBackend>(
+        std::make_unique<GpuBackend<T, X>>(tables, pattern, pool, options));
+  });
 }
 
 } // namespace sparsertc

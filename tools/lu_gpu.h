@@ -17,11 +17,11 @@ namespace sparsertc {
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool);
 
-/// On the GPU; real numbers only. Refinement runs on the host, each of its solves on the GPU.
-/// `tables`, `pattern` (of A) and `pool` must outlive it. Of `options` the types are chosen by
-/// `precision`. Throws as make_gpu_plan, and NoGpuError.
+/// On the GPU. Refinement runs on the host, each of its solves on the GPU. `tables`, `pattern` (of
+/// A) and `pool` must outlive it. Of `options` the types are chosen by `precision` and `complex`.
+/// Throws as make_gpu_plan, and NoGpuError.
 std::unique_ptr<LuBackend> make_gpu_backend(const LuTables& tables, const Pattern& pattern,
-                                            LuPrecision precision, TaskPool* pool,
+                                            LuPrecision precision, bool complex, TaskPool* pool,
                                             const LuGpuOptions& options = {});
 
 } // namespace sparsertc

@@ -93,9 +93,9 @@ void LuSolver::prepare(const Matrix& a, const LuAnalysisOptions& options) {
       options_.pool, options_.finders);
   prepared->tables_us = now_us() - start;
   const LuTables& tables = prepared->tables;
-  if (options_.make_gpu_backend && !complex_)
+  if (options_.make_gpu_backend)
     prepared->backend =
-        options_.make_gpu_backend(tables, pattern_, options_.precision, options_.pool);
+        options_.make_gpu_backend(tables, pattern_, options_.precision, complex_, options_.pool);
   if (prepared->backend == nullptr)
     prepared->backend =
         make_cpu_backend(tables, pattern_, options_.precision, complex_, options_.pool);

@@ -29,9 +29,10 @@ struct LuSolverOptions {
   TaskPool* pool = nullptr;
   /// Who finds the pattern of the factors and their levels (tools/lu_gpu_analysis.h).
   LuFinders finders;
-  /// Makes the backend of real matrices (tools/lu_gpu.h). The CPU takes them where this is empty or
-  /// gives null.
-  std::function<std::unique_ptr<LuBackend>(const LuTables&, const Pattern&, LuPrecision, TaskPool*)>
+  /// Makes the backend, told whether numbers are complex (tools/lu_gpu.h). The CPU takes them where
+  /// this is empty or gives null.
+  std::function<std::unique_ptr<LuBackend>(const LuTables&, const Pattern&, LuPrecision,
+                                           bool complex, TaskPool*)>
       make_gpu_backend;
   /// Called before long steps with what begins.
   std::function<void(const std::string&)> before_step;

@@ -264,7 +264,7 @@ int run_batch(const SolveOptions& options) {
   const Matrix a = read_matrix(options.input.path, read);
   if (!a.imaginary.empty())
     throw UserError(Place{a.name, 0, 0, {}}, "batches are of real matrices",
-                    "without --batch complex ones are factorized on the CPU");
+                    "without --batch complex ones are factorized one after the other");
   const LuAnalysis analysis = analyse_lu(a, solver.analysis);
   const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
   LuPatternFinder finder(symbolic, options.cache, &pool);
@@ -324,10 +324,10 @@ int run(const SolveOptions& options) {
     require_gpu(); // before long work
   if (device == 2 || (device == 0 && find_gpu() != nullptr))
     solver_options.make_gpu_backend = [device](const LuTables& tables, const Pattern& of,
-                                               LuPrecision precision,
+                                               LuPrecision precision, bool complex,
                                                TaskPool* with) -> std::unique_ptr<LuBackend> {
       try {
-        return make_gpu_backend(tables, of, precision, with);
+        return make_gpu_backend(tables, of, precision, complex, with);
       } catch (const UserError&) {
         if (device == 2)
           throw;
@@ -355,9 +355,6 @@ int run(const SolveOptions& options) {
     if (!solver) {
       pattern = a.pattern;
       complex = !a.imaginary.empty();
-      if (complex && device == 2)
-        throw UserError(Place{a.name, 0, 0, {}}, "complex matrices are factorized on the CPU alone",
-                        "--device=cpu, or auto");
       solver.emplace(a, solver_options);
       if (!options.b.empty())
         given_b = read_vectors(options.b, a.pattern.rows);
@@ -421,9 +418,7 @@ Command add_solve_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option("--repeat", options->repeat, "Timed runs of each phase; the median counts")
       ->capture_default_str();
-  parser
-      ->add_option("--device", options->device,
-                   "auto, cpu or gpu (real matrices): where to factorize and solve")
+  parser->add_option("--device", options->device, "auto, cpu or gpu: where to factorize and solve")
       ->capture_default_str();
   parser
       ->add_option("--batch", options->batch,

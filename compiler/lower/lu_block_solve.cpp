@@ -32,20 +32,20 @@ public:
       : LuKernelWriter(module, options, kLuBlockInputKernel, kLuInputThreads) {}
 
   void write() {
-    const Reg values = pointer("values", options_.type), slot = pointer("slot", Scalar::i32),
-              pivot = pointer("pivot", Scalar::i32), numbers = pointer("numbers", options_.type),
+    const Reg values = number_pointer("values"), slot = pointer("slot", Scalar::i32),
+              pivot = pointer("pivot", Scalar::i32), numbers = number_pointer("numbers"),
               count = number("count");
     const Reg i = thread_number(kLuInputThreads);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, count));
     const Reg entry = b_.load(element(slot, i, kWord), 0, 1, Cache::readonly);
     const Reg diagonal = b_.load(element(pivot, i, kWord), 0, 1, Cache::readonly);
-    const Reg result = real_constant(0);
+    const LuNumber result = zero();
     b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, entry, Operand::integer(0)));
-    const Reg value = b_.load(element(values, entry, bytes_), 0, 1, Cache::readonly);
-    const Reg reciprocal = b_.load(element(values, diagonal, bytes_), 0, 1, Cache::readonly);
-    b_.value(Opcode::neg, type_, {b_.mul(type_, value, reciprocal)}, result);
+    const LuNumber value = load_number(element(values, entry, bytes_), Cache::readonly);
+    const LuNumber inverse = load_number(element(values, diagonal, bytes_), Cache::readonly);
+    negated(mul(value, inverse), result);
     b_.end();
-    b_.store(element(numbers, i, bytes_), 0, result);
+    store_number(element(numbers, i, bytes_), result);
     b_.end();
     b_.return_void();
   }
@@ -55,15 +55,15 @@ class BlockSolveWriter : LuKernelWriter {
 public:
   BlockSolveWriter(ir::Module& module, const LuKernelOptions& options)
       : LuKernelWriter(module, options, kLuBlockSolveKernel, options.block_threads),
-        symbol_(add_vector(module, options)), rows_(options.block_rows) {}
+        symbol_(add_vector(module)), rows_(options.block_rows) {}
 
   void write() {
-    const Reg right = pointer("b", options_.given), from = pointer("from", Scalar::i32),
-              from_scale = pointer("from_scale", Scalar::f64), x = pointer("x", options_.given),
+    const Reg right = given_pointer("b"), from = pointer("from", Scalar::i32),
+              from_scale = pointer("from_scale", Scalar::f64), x = given_pointer("x"),
               to = pointer("to", Scalar::i32), to_scale = pointer("to_scale", Scalar::f64),
               diagonal = pointer("diagonal", Scalar::i32);
-    const Reg values = pointer("values", options_.type);
-    numbers_ = pointer("numbers", options_.type);
+    const Reg values = number_pointer("values");
+    numbers_ = number_pointer("numbers");
     const Reg end = pointer("end", Scalar::i32);
     shapes_ = pointer("shape", Scalar::i32);
     const Reg records = pointer("records", Scalar::i32), steps = number("steps");
@@ -76,14 +76,14 @@ public:
     for_each_row([&](Reg i) {
       const Reg row = b_.load(element(from, i, kWord), 0, 1, Cache::readonly);
       const Reg factor = b_.load(element(from_scale, row, sizeof(double)), 0, 1, Cache::readonly);
-      const Reg given = b_.load(element(right_column, row, given_bytes()), 0);
       const Reg slot = b_.load(element(diagonal, i, kWord), 0, 1, Cache::readonly);
-      const Reg pivot = b_.load(element(values, slot, bytes_), 0, 1, Cache::readonly);
-      const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
-      b_.store(element(vector_, i, bytes_), 0, b_.mul(type_, value, pivot));
+      const LuNumber pivot = load_number(element(values, slot, bytes_), Cache::readonly);
+      const LuNumber value =
+          load_scaled(element(right_column, row, given_bytes()), factor, Cache::normal);
+      store_number(element(vector_, i, bytes_), mul(value, pivot));
     });
     b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, thread_, Operand::integer(0)));
-    b_.store(vector_, int64_t{rows_} * bytes_, real_constant(0));
+    b_.store(vector_, int64_t{rows_} * bytes_, zero_pieces(), pieces_);
     b_.end();
     b_.barrier();
 
@@ -93,19 +93,18 @@ public:
     for_each_row([&](Reg i) {
       const Reg row = b_.load(element(to, i, kWord), 0, 1, Cache::readonly);
       const Reg factor = b_.load(element(to_scale, row, sizeof(double)), 0, 1, Cache::readonly);
-      const Reg value = to_f64(b_.load(element(vector_, i, bytes_), 0));
-      b_.store(element(x_column, row, given_bytes()), 0,
-               f64_to_given(b_.mul(Scalar::f64, value, factor)));
+      store_scaled(element(x_column, row, given_bytes()), load_number(element(vector_, i, bytes_)),
+                   factor);
     });
     b_.return_void();
   }
 
 private:
-  static uint32_t add_vector(ir::Module& module, const LuKernelOptions& options) {
+  uint32_t add_vector(ir::Module& module) const {
     ir::Symbol symbol;
     symbol.name = "unknowns";
-    symbol.type = Type::pointer(ir::Space::shared, options.type);
-    symbol.count = uint64_t{options.block_rows} + 1;
+    symbol.type = Type::pointer(ir::Space::shared, piece_);
+    symbol.count = (uint64_t{options_.block_rows} + 1) * pieces_;
     module.symbols.push_back(std::move(symbol));
     return static_cast<uint32_t>(module.symbols.size() - 1);
   }
@@ -127,15 +126,13 @@ private:
     lane_records_ = element(records, lane, kRecordWords * kWord);
     const uint32_t row = options_.block_threads / kLanes * kWord;
     const Reg warp_end = element(end, warp, kWord);
-    sum_ = b_.fresh(type_);
-    b_.constant(type_, real(0), sum_);
+    sum_ = zero();
 
     const Reg record = b_.load(warp_end, 0, 1, Cache::readonly);
     const Reg stop = b_.load(warp_end, row, 1, Cache::readonly);
     words_ = b_.fresh_tuple(Scalar::i32, kRecordWords);
-    record_numbers_ = b_.fresh_tuple(type_, kColumns);
-    for (uint32_t i = 0; i < kColumns; ++i)
-      b_.constant(type_, real(0), record_numbers_[i]);
+    record_numbers_ = b_.fresh_tuple(piece_, kColumns * pieces_);
+    clear(record_numbers_, kColumns * pieces_);
     const Reg shape = b_.load(element(shapes_, record, 2 * kWord), 0, 2, Cache::readonly);
     const Reg next_shape = b_.fresh_tuple(Scalar::i32, 2);
     read_record(record, shape);
@@ -178,14 +175,14 @@ private:
     const Reg place = element(lane_numbers_, shape[1], strip);
     load_strip(place, 0, record_numbers_);
     b_.if_begin(is_triangle(shape));
-    load_strip(place, strip, record_numbers_[kProducts]);
+    load_strip(place, strip, record_numbers_[kProducts * pieces_]);
     b_.end();
   }
 
   void load_strip(Reg place, int64_t offset, Reg numbers) {
-    const uint32_t width = 16 / bytes_;
-    for (uint32_t i = 0; i < kProducts; i += width)
-      b_.load(place, offset + int64_t{i} * bytes_, width, Cache::readonly, numbers[i]);
+    const uint32_t width = 16 / piece_bytes_;
+    for (uint32_t i = 0; i < kProducts * pieces_; i += width)
+      b_.load(place, offset + int64_t{i} * piece_bytes_, width, Cache::readonly, numbers[i]);
   }
 
   /// The half of a word.
@@ -195,34 +192,36 @@ private:
   }
 
   void gather(Reg shape) {
-    Reg operand[kProducts];
+    LuNumber operand[kProducts];
     for (uint32_t i = 0; i < kProducts; ++i)
-      operand[i] = b_.load(element(vector_, half(words_[1 + i / 2], i % 2), bytes_), 0);
+      operand[i] = load_number(element(vector_, half(words_[1 + i / 2], i % 2), bytes_));
     for (uint32_t i = 0; i < kProducts; ++i)
-      b_.fma(type_, record_numbers_[i], operand[i], sum_, sum_);
+      fma(record_number(i), operand[i], sum_, sum_);
     b_.if_begin(b_.compare(Comparison::ne, Scalar::i32, shape, Operand::integer(0)));
     add_lanes(sum_, shape);
     const Reg row = half(words_[0], 0);
     b_.if_begin(is_row(row));
     const Reg place = element(vector_, row, bytes_);
-    b_.store(place, 0, b_.add(type_, b_.load(place, 0), sum_));
+    store_number(place, add(load_number(place), sum_));
     b_.end();
-    b_.constant(type_, real(0), sum_);
+    clear(sum_);
     b_.end();
   }
 
   void triangle() {
     const Reg row = half(words_[0], 0), source = half(words_[0], 1);
     const Reg place = element(vector_, row, bytes_);
-    const Reg value = b_.load(place, 0);
+    const LuNumber value = load_number(place);
     for (uint32_t i = 0; i < kColumns; ++i) {
       const Reg lane = b_.add(Scalar::i32, source, Operand::integer(i));
-      b_.fma(type_, record_numbers_[i], from_lane(Shuffle::index, value, lane), value, value);
+      fma(record_number(i), from_lane(Shuffle::index, value, lane), value, value);
     }
     b_.if_begin(is_row(row));
-    b_.store(place, 0, value);
+    store_number(place, value);
     b_.end();
   }
+
+  LuNumber record_number(uint32_t i) { return unpack(record_numbers_[i * pieces_]); }
 
   Reg is_row(Reg row) {
     return b_.compare(Comparison::lt, Scalar::i32, row, Operand::integer(rows_));
@@ -231,7 +230,7 @@ private:
   const uint32_t symbol_, rows_;
   Reg vector_, thread_, numbers_, shapes_, lane_numbers_, lane_records_;
   Reg words_, record_numbers_; ///< of the record that is worked on, and then of the next one
-  Reg sum_;
+  LuNumber sum_;
 };
 
 } // namespace

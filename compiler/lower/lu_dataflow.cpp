@@ -17,7 +17,6 @@ using ir::Comparison;
 using ir::Conversion;
 using ir::Opcode;
 using ir::Operand;
-using ir::Order;
 using ir::Reg;
 using ir::Scalar;
 using ir::Special;
@@ -62,8 +61,7 @@ protected:
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, begin_, end_));
     const Packet now = declare_packet();
     const Reg packet = b_.move(begin_);
-    const Reg sum = b_.fresh(type_);
-    b_.constant(type_, real(0), sum);
+    const LuNumber sum = zero();
     read_packet(packet, now);
     begin_stream();
     b_.loop();
@@ -81,7 +79,7 @@ protected:
     b_.if_begin(has_task);
     finish_task(now, sum);
     b_.end();
-    b_.constant(type_, real(0), sum);
+    clear(sum);
     b_.end();
 
     b_.move(next.group, now.group);
@@ -108,22 +106,23 @@ protected:
   virtual void load_early(const Packet& packet) = 0;
   /// Loads what product p waits for.
   virtual void load_late(const Packet& packet, uint32_t product) = 0;
-  /// The registers that load_late fills for product p.
+  /// The pieces that load_late fills for product p.
   virtual std::vector<Reg> late(uint32_t product) = 0;
   /// Adds product p to the sum.
-  virtual void add_product(uint32_t product, Reg sum) = 0;
+  virtual void add_product(uint32_t product, LuNumber sum) = 0;
   /// Also waited for; may be empty.
   virtual void load_base() {}
   virtual std::vector<Reg> base() { return {}; }
-  virtual void finish_task(const Packet& packet, Reg sum) = 0;
+  virtual void finish_task(const Packet& packet, LuNumber sum) = 0;
   virtual void end_stream() {}
 
-  Reg is_unready(const std::vector<Reg>& values) {
+  Reg is_unready(const std::vector<Reg>& numbers) {
     Reg upper;
-    for (Reg value : values) {
-      const Reg bits = upper_bits(value);
-      upper = upper.valid() ? b_.value(Opcode::maxu, Scalar::i32, {upper, bits}) : bits;
-    }
+    for (const Reg pieces : numbers)
+      for (uint32_t i = 0; i < pieces_; ++i) {
+        const Reg bits = upper_bits(pieces[i]);
+        upper = upper.valid() ? b_.value(Opcode::maxu, Scalar::i32, {upper, bits}) : bits;
+      }
     return b_.compare(Comparison::eq, Scalar::i32, upper, Operand::integer(kLuNotReady));
   }
 
@@ -152,7 +151,7 @@ private:
             Cache::readonly, packet.task);
   }
 
-  void wait_and_add(const Packet& packet, Reg sum) {
+  void wait_and_add(const Packet& packet, LuNumber sum) {
     std::array<Reg, kProducts> waits;
     for (uint32_t p = 0; p < kProducts; ++p)
       waits[p] = b_.compare(Comparison::ge, Scalar::i32, packet.operands[p], Operand::integer(0));
@@ -194,8 +193,8 @@ public:
 
   void write() {
     declare_tables();
-    values_ = pointer("values", options_.type);
-    initial_ = pointer("initial", options_.type);
+    values_ = number_pointer("values");
+    initial_ = number_pointer("initial");
     column_max_ = pointer("column_max", Scalar::i64);
     quotient_ = pointer("quotient", Scalar::f64);
     status_ = pointer("status", Scalar::i64);
@@ -213,14 +212,14 @@ private:
 
   /// The entry of B, and the largest of its column where this is a pivot.
   void prepare_task(const Packet& packet, Reg has_task) override {
-    entry_ = real_constant(0);
+    entry_ = zero_pieces();
     column_largest_ = b_.constant(Scalar::i64, Operand::integer(0));
     const Reg column = packet.task[1];
     is_pivot_ = b_.compare(Comparison::lt, Scalar::i32, column, Operand::integer(0));
     is_pivot_ = b_.value(Opcode::bit_and, Scalar::pred, {is_pivot_, has_task});
     column_ = b_.value(Opcode::bit_xor, Scalar::i32, {column, Operand::integer(-1)});
     b_.if_begin(has_task);
-    b_.load(element(initial_, packet.task[0], bytes_), 0, 1, Cache::readonly, entry_);
+    load_pieces(element(initial_, packet.task[0], bytes_), Cache::readonly, entry_);
     b_.end();
     b_.if_begin(is_pivot_);
     b_.load(element(column_max_, column_, sizeof(int64_t)), 0, 1, Cache::normal, column_largest_);
@@ -229,39 +228,39 @@ private:
 
   void load_early(const Packet& packet) override {
     for (uint32_t i = 0; i < 3 * kProducts; ++i) {
-      operand_[i] = real_constant(0);
+      operand_[i] = zero_pieces();
       place_[i] = element(values_, packet.operands[i], bytes_);
     }
   }
   void load_late(const Packet&, uint32_t product) override {
     for (uint32_t word = 0; word < 3; ++word) {
       const uint32_t i = word * kProducts + product;
-      b_.load_ordered(Order::relaxed_device, place_[i], 0, operand_[i]);
+      load_published(place_[i], operand_[i]);
     }
   }
   std::vector<Reg> late(uint32_t product) override {
     return {operand_[product], operand_[kProducts + product], operand_[2 * kProducts + product]};
   }
-  void add_product(uint32_t product, Reg sum) override {
-    const Reg right =
-        b_.mul(type_, operand_[kProducts + product], operand_[2 * kProducts + product]);
-    b_.fma(type_, operand_[product], right, sum, sum);
+  void add_product(uint32_t product, LuNumber sum) override {
+    const LuNumber right =
+        mul(unpack(operand_[kProducts + product]), unpack(operand_[2 * kProducts + product]));
+    fma(unpack(operand_[product]), right, sum, sum);
   }
 
-  void finish_task(const Packet& packet, Reg sum) override {
-    const Reg value = b_.sub(type_, entry_, sum);
+  void finish_task(const Packet& packet, LuNumber sum) override {
+    const LuNumber value = sub(unpack(entry_), sum);
     const Reg place = element(values_, packet.task[0], bytes_);
     const Reg bad = b_.constant(Scalar::pred, Operand::integer(0));
     b_.if_begin(is_pivot_);
     finish_pivot(value, place, bad);
     b_.else_mark();
-    b_.store_ordered(Order::relaxed_device, place, 0, canonical(value));
+    publish(place, value);
     b_.end();
 
     // Nobody waits for what comes now.
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
-    const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest_);
-    b_.select(type_, larger, magnitude, largest_, largest_);
+    const Reg size = magnitude(value);
+    const Reg larger = b_.compare(Comparison::gt, type_, size, largest_);
+    b_.select(type_, larger, size, largest_, largest_);
     b_.value(Opcode::bit_or, Scalar::pred, {bad, is_not_finite(value)}, bad);
     b_.if_begin(bad);
     const Reg column = b_.select(Scalar::i32, is_pivot_, column_, packet.task[1]);
@@ -269,26 +268,21 @@ private:
     b_.end();
   }
 
-  /// Replaces a pivot that is too small, keeping its sign, and publishes the reciprocal before it
-  /// takes notes.
-  void finish_pivot(Reg value, Reg place, Reg bad) {
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
+  /// Replaces a pivot that is too small, keeping its sign or phase, and publishes the reciprocal
+  /// before it takes notes.
+  void finish_pivot(LuNumber value, Reg place, Reg bad) {
+    const Reg size = magnitude(value);
     const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
     const Reg least = b_.mul(type_, threshold_, from_f64(column_largest));
-    const Reg small = b_.compare(Comparison::lt, type_, magnitude, least);
-    const Reg negative =
-        b_.compare(Comparison::lt, Scalar::i32, upper_bits(value), Operand::integer(0));
-    const Reg signed_least =
-        b_.select(type_, negative, b_.value(Opcode::neg, type_, {least}), least);
-    const Reg pivot = b_.select(type_, small, signed_least, value);
-    const Reg reciprocal = b_.value(Opcode::div, type_, {real_constant(1), pivot});
-    b_.store_ordered(Order::relaxed_device, place, 0, canonical(reciprocal));
+    const Reg small = b_.compare(Comparison::lt, type_, size, least);
+    const LuNumber inverse = reciprocal(select(small, with_phase(value, least), value));
+    publish(place, inverse);
 
-    b_.move(is_not_finite(reciprocal), bad);
+    b_.move(is_not_finite(inverse), bad);
     b_.store(element(column_max_, column_, sizeof(int64_t)), 0,
              b_.constant(Scalar::i64, Operand::integer(0)));
     b_.store(element(quotient_, column_, sizeof(double)), 0,
-             b_.value(Opcode::div, Scalar::f64, {to_f64(magnitude), column_largest}));
+             b_.value(Opcode::div, Scalar::f64, {to_f64(size), column_largest}));
     b_.value(Opcode::max, Scalar::i64, {largest_input_, column_largest_}, largest_input_);
     b_.if_begin(small);
     b_.atomic(Atomic::add, status_, offsetof(LuStatusRecord, perturbed),
@@ -324,8 +318,8 @@ public:
 
   void write() {
     declare_tables();
-    values_ = pointer("values", options_.type);
-    const Reg work = pointer("work", options_.type), x = pointer("x", options_.given);
+    values_ = number_pointer("values");
+    const Reg work = number_pointer("work"), x = given_pointer("x");
     scale_ = pointer("scale", Scalar::f64);
     n_ = number("n");
     const Reg right_sides = number("right_sides");
@@ -342,13 +336,13 @@ public:
 
 private:
   void prepare_task(const Packet& packet, Reg has_task) override {
-    pivot_ = real_constant(0);
+    pivot_ = zero_pieces();
     factor_ = b_.constant(Scalar::f64, Operand::f64(0));
-    start_ = real_constant(0);
+    start_ = zero_pieces();
     base_waits_ = b_.move(has_task);
     start_place_ = element(work_, b_.sub(Scalar::i32, packet.task[0], n_), bytes_);
     b_.if_begin(has_task);
-    b_.load(element(values_, packet.task[2], bytes_), 0, 1, Cache::readonly, pivot_);
+    load_pieces(element(values_, packet.task[2], bytes_), Cache::readonly, pivot_);
     b_.end();
     is_unknown_ = b_.compare(Comparison::ge, Scalar::i32, packet.task[1], Operand::integer(0));
     b_.if_begin(is_unknown_);
@@ -358,35 +352,33 @@ private:
 
   void load_early(const Packet& packet) override {
     for (uint32_t p = 0; p < kProducts; ++p) {
-      entry_[p] = real_constant(0);
-      operand_[p] = real_constant(0);
+      entry_[p] = zero_pieces();
+      operand_[p] = zero_pieces();
       place_[p] = element(work_, packet.operands[kProducts + p], bytes_);
       b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, packet.operands[p], Operand::integer(0)));
-      b_.load(element(values_, packet.operands[p], bytes_), 0, 1, Cache::readonly, entry_[p]);
+      load_pieces(element(values_, packet.operands[p], bytes_), Cache::readonly, entry_[p]);
       b_.end();
     }
   }
   void load_late(const Packet&, uint32_t product) override {
-    b_.load_ordered(Order::relaxed_device, place_[product], 0, operand_[product]);
+    load_published(place_[product], operand_[product]);
   }
   std::vector<Reg> late(uint32_t product) override { return {operand_[product]}; }
-  void add_product(uint32_t product, Reg sum) override {
-    b_.fma(type_, entry_[product], operand_[product], sum, sum);
+  void add_product(uint32_t product, LuNumber sum) override {
+    fma(unpack(entry_[product]), unpack(operand_[product]), sum, sum);
   }
-  void load_base() override { b_.load_ordered(Order::relaxed_device, start_place_, 0, start_); }
+  void load_base() override { load_published(start_place_, start_); }
   std::vector<Reg> base() override { return {start_}; }
 
   /// z = d (b - sum), x = z - d sum.
-  void finish_task(const Packet& packet, Reg sum) override {
-    const Reg forward = b_.mul(type_, b_.sub(type_, start_, sum), pivot_);
-    const Reg minus = b_.value(Opcode::neg, type_, {sum});
-    const Reg backward = b_.fma(type_, minus, pivot_, start_);
-    const Reg result = b_.select(type_, is_unknown_, backward, forward);
-    b_.store_ordered(Order::relaxed_device, element(work_, packet.task[0], bytes_), 0,
-                     canonical(result));
+  void finish_task(const Packet& packet, LuNumber sum) override {
+    const LuNumber start = unpack(start_), pivot = unpack(pivot_);
+    const LuNumber forward = mul(sub(start, sum), pivot);
+    const LuNumber backward = fma(negated(sum), pivot, start);
+    const LuNumber result = select(is_unknown_, backward, forward);
+    publish(element(work_, packet.task[0], bytes_), result);
     b_.if_begin(is_unknown_);
-    const Reg scaled = b_.mul(Scalar::f64, to_f64(result), factor_);
-    b_.store(element(x_, packet.task[1], given_bytes()), 0, f64_to_given(scaled));
+    store_scaled(element(x_, packet.task[1], given_bytes()), result, factor_);
     b_.end();
   }
 

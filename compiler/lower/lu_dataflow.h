@@ -20,6 +20,8 @@ struct LuKernelOptions {
   /// Of the matrix's values, right-hand sides and solutions as the caller has them: the same type
   /// or f64.
   ir::Scalar given = ir::Scalar::f64;
+  /// All of them are complex, of two such parts: real and imaginary part, aligned like both.
+  bool complex = false;
   /// Of a block of the dataflow kernels; a multiple of a warp.
   uint32_t threads = 128;
   /// Rows of the matrix for which there is a kernel that solves with one block, its vector being in
@@ -39,16 +41,17 @@ inline constexpr const char* kLuBlockSolveKernel = "sparsertc_lu_block_solve";
 inline constexpr uint32_t kLuInputThreads = 256;
 
 /// Four kernels, and two more where block_rows is not 0; T and V being the types of
-/// LuKernelOptions:
+/// LuKernelOptions, R the parts of T:
 ///
 ///   sparsertc_lu_input(A: V, source: i32, slot: i32, column: i32, scale: f64, initial: T,
 ///                      values: T, column_max: i64, status: i64, entries: i32, slots: i32)
 ///     a thread for each entry of A and each slot: initial[slot] = scale * A[source], rounded to T;
-///     column_max[column] the bits of the largest magnitude, as f64; values not ready; the status
+///     column_max[column] the bits of the largest magnitude (|re| + |im| where complex), as f64;
+///     values not ready; the status
 ///     (LuStatusRecord) as at the beginning. column_max must be 0 before.
 ///
 ///   sparsertc_lu_factor(stream: i32, group: i32, task: i32, operands: i32, values: T, initial: T,
-///                       column_max: i64, quotient: f64, status: i64, threshold: T)
+///                       column_max: i64, quotient: f64, status: i64, threshold: R)
 ///     values of L'+U; quotient[j] = |pivot j before it was replaced| / largest of column j of B;
 ///     column_max is 0 again.
 ///

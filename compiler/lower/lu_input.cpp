@@ -24,16 +24,15 @@ public:
       : LuKernelWriter(module, options, kLuInputKernel, kLuInputThreads) {}
 
   void write() {
-    const Reg a = pointer("A", options_.given), source = pointer("source", Scalar::i32),
+    const Reg a = given_pointer("A"), source = pointer("source", Scalar::i32),
               slot = pointer("slot", Scalar::i32), column = pointer("column", Scalar::i32),
-              scale = pointer("scale", Scalar::f64), initial = pointer("initial", options_.type),
-              values = pointer("values", options_.type),
-              column_max = pointer("column_max", Scalar::i64),
+              scale = pointer("scale", Scalar::f64), initial = number_pointer("initial"),
+              values = number_pointer("values"), column_max = pointer("column_max", Scalar::i64),
               status = pointer("status", Scalar::i64), entries = number("entries"),
               slots = number("slots");
     const Reg t = thread_number(kLuInputThreads);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, slots));
-    b_.store(element(values, t, bytes_), 0, not_ready());
+    store_not_ready(element(values, t, bytes_));
     b_.end();
 
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
@@ -42,11 +41,10 @@ public:
     };
     const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
     const Reg factor = read(scale, sizeof(double));
-    const Reg given = b_.load(element(a, from, given_bytes()), 0, 1, Cache::readonly);
-    const Reg value = from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor));
-    b_.store(element(initial, to, bytes_), 0, value);
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
-    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, ordered_bits(magnitude));
+    const LuNumber value = load_scaled(element(a, from, given_bytes()), factor, Cache::readonly);
+    store_number(element(initial, to, bytes_), value);
+    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0,
+              ordered_bits(magnitude(value)));
     b_.end();
 
     b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, Operand::integer(0)));
@@ -72,9 +70,8 @@ public:
       : LuKernelWriter(module, options, kLuSolveInputKernel, kLuInputThreads) {}
 
   void write() {
-    const Reg right = pointer("b", options_.given), order = pointer("order", Scalar::i32),
-              scale = pointer("scale", Scalar::f64), work = pointer("work", options_.type),
-              n = number("n");
+    const Reg right = given_pointer("b"), order = pointer("order", Scalar::i32),
+              scale = pointer("scale", Scalar::f64), work = number_pointer("work"), n = number("n");
     const Reg i = thread_number(kLuInputThreads);
     const Reg side = b_.special(Special::block_y);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
@@ -84,16 +81,15 @@ public:
         b_.index(work, side, b_.mul(Scalar::i32, n, Operand::integer(kSolveVectors * bytes_)));
     const Reg from = b_.load(element(order, i, kWord), 0, 1, Cache::readonly);
     const Reg factor = b_.load(element(scale, from, sizeof(double)), 0, 1, Cache::readonly);
-    const Reg given = b_.load(element(column, from, given_bytes()), 0);
-    const Reg value = canonical(from_f64(b_.mul(Scalar::f64, given_to_f64(given), factor)));
-    const Reg waiting = not_ready();
+    const LuNumber value =
+        canonical(load_scaled(element(column, from, given_bytes()), factor, Cache::normal));
     Reg place = element(vectors, i, bytes_);
     const Reg step = b_.mul(Scalar::i32, n, Operand::integer(bytes_));
     const Reg bytes = b_.convert(Scalar::i64, step, Conversion::sign);
-    b_.store(place, 0, value);
+    store_number(place, value);
     for (uint32_t vector = 1; vector < kSolveVectors; ++vector) {
       place = b_.offset(place, bytes);
-      b_.store(place, 0, waiting);
+      store_not_ready(place);
     }
     b_.end();
     b_.return_void();

@@ -181,7 +181,7 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
          code_.input_threads, false, input, stream);
   if (slots == 0)
     return;
-  const bool wide = code_.factor_bytes == sizeof(double);
+  const bool wide = code_.factor_bytes == sizeof(double) * (code_.complex ? 2 : 1);
   const double threshold =
       options.pivot_threshold > 0
           ? options.pivot_threshold

@@ -30,8 +30,9 @@ struct GpuCode {
   uint32_t dataflow_threads = 0;   ///< of a block of the dataflow kernels
   uint32_t block_threads = 0;      ///< of the block that solves
   uint32_t block_shared_bytes = 0; ///< that it asks for at its launch (dynamic ones)
-  uint32_t factor_bytes = 0;       ///< of a number of the factors: 4 or 8
-  uint32_t given_bytes = 0;        ///< of a number of matrix, right-hand side and solution: 4 or 8
+  bool complex = false;            ///< whether numbers have a real and an imaginary part
+  uint32_t factor_bytes = 0;       ///< of a number of the factors: 4, 8 or 16
+  uint32_t given_bytes = 0;        ///< of a number of matrix, right-hand side and solution
 };
 
 /// What the inspector made.
@@ -70,9 +71,9 @@ public:
           const GpuFlows& flows);
 
   /// Enqueues the factorization of the matrix with these values, input_nnz numbers of the given
-  /// type in the caller's order: two launches, nothing else, so that it can be captured. What it
-  /// has to say stays in the workspace. RuntimeError where the driver cannot have all blocks
-  /// resident at once (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
+  /// type (aligned to given_bytes()) in the caller's order: two launches, nothing else, so that it
+  /// can be captured. What it has to say stays in the workspace. RuntimeError where the driver
+  /// cannot have all blocks resident at once (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
   void refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
 
@@ -87,6 +88,7 @@ public:
   const LuTables& tables() const { return tables_; }
   uint32_t factor_bytes() const { return code_.factor_bytes; }
   uint32_t given_bytes() const { return code_.given_bytes; }
+  bool is_complex() const { return code_.complex; }
   /// Of device memory for the tables.
   uint64_t table_bytes() const { return table_bytes_; }
   const cuda::Kernel& factor_kernel() const { return factor_; }

@@ -11,7 +11,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
+#include <complex>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +25,8 @@ namespace {
 
 using test::check_dataflow;
 using test::Random;
+using C64 = std::complex<float>;
+using C128 = std::complex<double>;
 
 /// A device on which kernels are interpreted.
 struct Scene {
@@ -99,6 +104,65 @@ TEST_CASE("block solve: random patterns, both precisions, scaled", "[lu_gpu]") {
                         kOneWarp);
   check_dataflow<double>(*scene.context, test::random_grid(random, 8, 9, 0.2), random, false,
                          kOneWarp, 64);
+}
+
+TEST_CASE("dataflow and block solve: complex numbers of both precisions", "[lu_gpu]") {
+  Scene scene;
+  const uint64_t seed = 22;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const test::NamedPattern& named : test::hostile_squares(12)) {
+    INFO(named.name);
+    check_dataflow<C128>(*scene.context, named.pattern, random, false, kOneWarp);
+    check_dataflow<C64>(*scene.context, named.pattern, random, true, kOneWarp, 64);
+  }
+  const Pattern pattern = test::random_square(random, 40, 3);
+  check_dataflow<C64>(*scene.context, pattern, random, true, kOneWarp);
+  check_dataflow<C128>(*scene.context, pattern, random, true, kOneWarp, 64);
+  check_dataflow<C128>(*scene.context, test::random_square(random, 10, 3), random, true, 64);
+}
+
+TEST_CASE("dataflow: tiny complex pivots keep their phase", "[lu_gpu]") {
+  Scene scene;
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {1, 0}, {1, 1}, {2, 1}, {2, 2}});
+  const LuTables tables = test::tables_in_order(pattern);
+  // Squares of the second pivot's parts would vanish; the third is 0.
+  const std::vector<std::complex<double>> a = {{-3e-30, 4e-30}, 1, {0, 1e-300}, {0, 2}, 0};
+  test::LuOnDevice<C128> device(*scene.context, tables, kOneWarp, 1);
+  const lu::FactorStatus status = device.refactor(a, {0.5});
+  lu::Factors<C128> on_cpu(tables);
+  const lu::FactorStatus expected = on_cpu.refactor(a, {0.5});
+  CHECK(status.perturbed == 2);
+  CHECK(expected.perturbed == 2);
+  CHECK(status.outcome == lu::FactorOutcome::singular);
+  CHECK(status.column == 2);
+  const std::vector<C128> values = device.values();
+  for (const uint32_t j : {0u, 1u}) {
+    const C128 ours = values[tables.diagonal[j]], theirs = on_cpu.values()[tables.diagonal[j]];
+    INFO(j << ": " << ours << " and " << theirs);
+    CHECK(std::abs(ours - theirs) <= 1e-15 * std::abs(theirs));
+  }
+}
+
+TEST_CASE("dataflow: infinite and NaN parts of complex numbers are told", "[lu_gpu]") {
+  Scene scene;
+  const Pattern pattern = test::pattern_of(2, {{0, 0}, {1, 0}, {1, 1}});
+  const LuTables tables = test::tables_in_order(pattern);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::complex<double> bad :
+       {std::complex<double>(0, infinity), std::complex<double>(std::nan(""), 1),
+        std::complex<double>(1, -std::nan(""))}) {
+    INFO(bad);
+    const auto check = [&]<class T>() {
+      test::LuOnDevice<T> device(*scene.context, tables, kOneWarp, 1);
+      const lu::FactorStatus status = device.refactor({1, bad, 1});
+      CHECK(status.outcome == lu::FactorOutcome::not_finite);
+      CHECK(status.column == 0);
+      CHECK(device.refactor({1, {0, 1}, 1}).outcome == lu::FactorOutcome::ok);
+    };
+    check.operator()<C64>();
+    check.operator()<C128>();
+  }
 }
 
 TEST_CASE("block solve: more shared memory than a kernel can declare", "[lu_gpu]") {

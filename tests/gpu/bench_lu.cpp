@@ -56,8 +56,8 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
   options.pool = options.analysis.pool = &pool;
   options.repeat = repeat;
   options.make_gpu_backend = [&](const LuTables& of, const Pattern& pattern, LuPrecision precision,
-                                 TaskPool* with) {
-    return make_gpu_backend(of, pattern, precision, with, gpu);
+                                 bool complex, TaskPool* with) {
+    return make_gpu_backend(of, pattern, precision, complex, with, gpu);
   };
   LuSolver solver(a, options);
   LuVectors x;

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <complex>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -51,8 +52,8 @@ bool solves(const Matrix& a, TaskPool& pool, bool on_gpu, LuSystemReport& report
   options.pool = options.analysis.pool = &pool;
   if (on_gpu)
     options.make_gpu_backend = [](const LuTables& tables, const Pattern& pattern,
-                                  LuPrecision precision, TaskPool* with) {
-      return make_gpu_backend(tables, pattern, precision, with);
+                                  LuPrecision precision, bool complex, TaskPool* with) {
+      return make_gpu_backend(tables, pattern, precision, complex, with);
     };
   LuVectors ones;
   ones.real.assign(a.pattern.rows, 1);
@@ -77,6 +78,9 @@ TEST_CASE("lu: small patterns", "[sanitize]") {
   test::check_dataflow<double>(*context, pattern, random, true, 64);
   test::check_dataflow<float>(*context, pattern, random, false, 64);
   test::check_dataflow<double>(*context, pattern, random, true, 64, 128);
+  test::check_dataflow<std::complex<float>>(*context, pattern, random, true, 64);
+  test::check_dataflow<std::complex<double>>(*context, pattern, random, true, 64);
+  test::check_dataflow<std::complex<double>>(*context, pattern, random, true, 64, 128);
 }
 
 TEST_CASE("lu: hostile shapes") {
@@ -102,6 +106,25 @@ TEST_CASE("lu: grids and random patterns") {
                                kThreads);
   test::check_dataflow<double>(*context, test::random_square(random, 400, 3), random, true, 64);
   test::check_dataflow<float>(*context, test::random_square(random, 400, 3), random, true, 256);
+}
+
+TEST_CASE("lu: complex numbers") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 13;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const test::NamedPattern& named : test::hostile_squares(3000)) {
+    INFO(named.name);
+    test::check_dataflow<std::complex<float>>(*context, named.pattern, random, true, kThreads);
+    test::check_dataflow<std::complex<double>>(*context, named.pattern, random, false, kThreads);
+    test::check_dataflow<std::complex<float>>(*context, named.pattern, random, false, 64, 512);
+    test::check_dataflow<std::complex<double>>(*context, named.pattern, random, true, 64, 1024);
+  }
+  const Pattern grid = test::random_grid(random, 40, 30, 0.2);
+  test::check_dataflow<std::complex<float>>(*context, grid, random, true, kThreads);
+  test::check_dataflow<std::complex<double>>(*context, grid, random, true, 256);
 }
 
 TEST_CASE("lu: one block solves") {
@@ -201,8 +224,8 @@ TEST_CASE("lu: real matrices") {
   for (const std::filesystem::path& path : paths) {
     INFO(path.filename());
     const Matrix a = read_matrix(path.string(), {});
-    // Complex ones run on the CPU, those without values have none to factorize.
-    if (a.stored == StoredType::none || !a.imaginary.empty())
+    // Those without values have none to factorize.
+    if (a.stored == StoredType::none)
       continue;
     LuSystemReport report;
     std::string error, error_on_cpu;

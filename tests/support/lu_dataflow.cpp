@@ -28,18 +28,49 @@ std::span<uint8_t> bytes_of(std::vector<T>& values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(T)};
 }
 
+/// x y and x y + z with the kernels' roundings.
+template <class T>
+T product(T x, T y) {
+  if constexpr (lu::ScalarTraits<T>::kComplex)
+    return {std::fma(-x.imag(), y.imag(), x.real() * y.real()),
+            std::fma(x.imag(), y.real(), x.real() * y.imag())};
+  else
+    return x * y;
+}
+template <class T>
+T fused(T x, T y, T z) {
+  if constexpr (lu::ScalarTraits<T>::kComplex)
+    return {std::fma(-x.imag(), y.imag(), std::fma(x.real(), y.real(), z.real())),
+            std::fma(x.imag(), y.real(), std::fma(x.real(), y.imag(), z.imag()))};
+  else
+    return std::fma(x, y, z);
+}
+
+/// A number of the caller's times a scale, rounded.
+template <class T>
+T scaled(lu::Wide<T> value, double scale) {
+  return lu::to_scalar<T>(value * scale);
+}
+
 } // namespace
 
-std::vector<double> dominant_values(const Pattern& pattern, Random& random) {
-  std::vector<double> values(pattern.nnz()), sum(pattern.rows, 1);
+template <class V>
+std::vector<V> dominant_values(const Pattern& pattern, Random& random) {
+  std::vector<V> values(pattern.nnz());
+  std::vector<double> sum(pattern.rows, 1);
   for (uint64_t p = 0; p < pattern.nnz(); ++p) {
-    values[p] = random.symmetric();
+    if constexpr (lu::ScalarTraits<V>::kComplex) {
+      const double re = random.symmetric();
+      values[p] = {re, random.symmetric()};
+    } else {
+      values[p] = random.symmetric();
+    }
     sum[pattern.column_index[p]] += std::abs(values[p]);
   }
   for (uint32_t i = 0; i < pattern.rows; ++i)
     for (uint64_t p = pattern.row_offset[i]; p < pattern.row_offset[i + 1]; ++p)
       if (pattern.column_index[p] == i)
-        values[p] = std::copysign(sum[i], values[p]);
+        values[p] = lu::phase(values[p]) * sum[i];
   return values;
 }
 
@@ -57,14 +88,14 @@ LuTables tables_in_order(const Pattern& pattern, Random* scales) {
 
 template <class T>
 std::vector<T> factor_in_order(const LuTables& t, const LuGather& gather,
-                               const std::vector<double>& values) {
+                               const std::vector<lu::Wide<T>>& values) {
   std::vector<T> v(t.nnz(), T(0));
   std::vector<bool> is_pivot(t.nnz(), false);
   for (uint32_t j = 0; j < t.size; ++j) {
     is_pivot[t.diagonal[j]] = true;
     for (uint64_t p = t.input_offset[j]; p < t.input_offset[j + 1]; ++p)
-      v[t.input_slot[p]] = static_cast<T>(values[t.input_source[p]] *
-                                          (t.input_scale.empty() ? 1.0 : t.input_scale[p]));
+      v[t.input_slot[p]] =
+          scaled<T>(values[t.input_source[p]], t.input_scale.empty() ? 1.0 : t.input_scale[p]);
   }
   for (uint64_t task = 0; task < gather.tasks(); ++task) {
     const uint64_t first = gather.pair_offset[task], end = gather.pair_offset[task + 1];
@@ -72,24 +103,25 @@ std::vector<T> factor_in_order(const LuTables& t, const LuGather& gather,
         std::min<uint64_t>(32, std::bit_ceil(std::max<uint64_t>(1, (end - first + 3) / 4)));
     std::vector<T> sum(lanes, T(0));
     for (uint64_t pair = first; pair < end; ++pair)
-      sum[(pair - first) % lanes] = std::fma(
-          v[gather.pair_left[pair]], v[gather.pair_right[pair]] * v[gather.pair_pivot[pair]],
-          sum[(pair - first) % lanes]);
+      sum[(pair - first) % lanes] =
+          fused(v[gather.pair_left[pair]],
+                product(v[gather.pair_right[pair]], v[gather.pair_pivot[pair]]),
+                sum[(pair - first) % lanes]);
     for (uint64_t distance = lanes / 2; distance > 0; distance /= 2)
       for (uint64_t lane = 0; lane < distance; ++lane)
         sum[lane] += sum[lane + distance];
     const uint64_t slot = gather.task_slot[task];
     v[slot] -= sum[0];
     if (is_pivot[slot])
-      v[slot] = 1 / v[slot];
+      v[slot] = lu::reciprocal(v[slot]);
   }
   return v;
 }
 
 template <class T>
-std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
-                                   const std::vector<T>& values, const std::vector<double>& b,
-                                   bool transposed) {
+std::vector<lu::Wide<T>> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
+                                        const std::vector<T>& values,
+                                        const std::vector<lu::Wide<T>>& b, bool transposed) {
   constexpr uint32_t kLanes = LuBlockSolve::kLanes;
   const std::vector<uint32_t>& from = transposed ? t.column_order : t.row_order;
   const std::vector<uint32_t>& to = transposed ? t.row_order : t.column_order;
@@ -98,8 +130,8 @@ std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
   const uint32_t n = t.size;
   std::vector<T> x(n + 1, T(0));
   for (uint32_t i = 0; i < n; ++i)
-    x[i] = static_cast<T>(b[from[i]] * (from_scale.empty() ? 1.0 : from_scale[from[i]])) *
-           values[t.diagonal[i]];
+    x[i] = product(scaled<T>(b[from[i]], from_scale.empty() ? 1.0 : from_scale[from[i]]),
+                   values[t.diagonal[i]]);
   std::vector<std::vector<T>> sums(steps.warps, std::vector<T>(kLanes, T(0)));
   for (uint32_t step = 0; step < steps.steps; ++step)
     for (uint32_t warp = 0; warp < steps.warps; ++warp)
@@ -113,14 +145,14 @@ std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
           const uint64_t at =
               ((steps.shape[2 * r + 1] + i / 4) * uint64_t{kLanes} + lane) * 4 + i % 4;
           const uint32_t slot = steps.slot[at];
-          return slot == kNoWord ? T(0) : -(values[slot] * values[steps.pivot[at]]);
+          return slot == kNoWord ? T(0) : -product(values[slot], values[steps.pivot[at]]);
         };
         std::vector<T>& sum = sums[warp];
         const uint32_t group = steps.shape[2 * r];
         if (group != LuBlockSolve::kTriangle) {
           for (uint32_t lane = 0; lane < kLanes; ++lane)
             for (uint32_t p = 0; p < LuBlockSolve::kProducts; ++p)
-              sum[lane] = std::fma(number(lane, p), x[half(lane, 2 + p)], sum[lane]);
+              sum[lane] = fused(number(lane, p), x[half(lane, 2 + p)], sum[lane]);
           if (group == 0)
             continue;
           for (uint32_t lane = 0; lane < kLanes; lane += group) {
@@ -139,16 +171,16 @@ std::vector<double> solve_in_steps(const LuTables& t, const LuBlockSolve& steps,
         for (uint32_t column = 0; column < LuBlockSolve::kColumns; ++column) {
           const std::vector<T> before = row;
           for (uint32_t lane = 0; lane < kLanes; ++lane)
-            row[lane] = std::fma(number(lane, column), before[(half(lane, 1) + column) % kLanes],
-                                 row[lane]);
+            row[lane] =
+                fused(number(lane, column), before[(half(lane, 1) + column) % kLanes], row[lane]);
         }
         for (uint32_t lane = 0; lane < kLanes; ++lane)
           if (half(lane, 0) < n)
             x[half(lane, 0)] = row[lane];
       }
-  std::vector<double> solution(n);
+  std::vector<lu::Wide<T>> solution(n);
   for (uint32_t i = 0; i < n; ++i)
-    solution[to[i]] = double{x[i]} * (to_scale.empty() ? 1.0 : to_scale[to[i]]);
+    solution[to[i]] = lu::to_scalar<lu::Wide<T>>(x[i]) * (to_scale.empty() ? 1.0 : to_scale[to[i]]);
   return solution;
 }
 
@@ -175,7 +207,8 @@ LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, 
   flows.solve = make_solve(false);
   flows.transposed = make_solve(true);
   LuKernelOptions options;
-  options.type = std::is_same_v<T, float> ? ir::Scalar::f32 : ir::Scalar::f64;
+  options.type = std::is_same_v<lu::Real<T>, float> ? ir::Scalar::f32 : ir::Scalar::f64;
+  options.complex = lu::ScalarTraits<T>::kComplex;
   options.threads = threads;
   if (one_block) {
     options.block_rows = tables.size;
@@ -197,17 +230,18 @@ LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, 
   code.solve = kLuSolveKernel;
   code.input_threads = kLuInputThreads;
   code.dataflow_threads = threads;
+  code.complex = options.complex;
   code.factor_bytes = sizeof(T);
-  code.given_bytes = sizeof(double);
+  code.given_bytes = sizeof(V);
   plan_ = std::make_unique<lu::GpuPlan>(context, code, tables, flows);
   workspace_ = std::make_unique<lu::GpuWorkspace>(context, *plan_, right_sides, stream_);
-  matrix_ = std::make_unique<cuda::DeviceBuffer>(context, tables.input_nnz * sizeof(double));
-  vectors_ = std::make_unique<cuda::DeviceBuffer>(context, uint64_t{tables.size} * right_sides *
-                                                               sizeof(double));
+  matrix_ = std::make_unique<cuda::DeviceBuffer>(context, tables.input_nnz * sizeof(V));
+  vectors_ = std::make_unique<cuda::DeviceBuffer>(context,
+                                                  uint64_t{tables.size} * right_sides * sizeof(V));
 }
 
 template <class T>
-lu::FactorStatus LuOnDevice<T>::refactor(const std::vector<double>& values,
+lu::FactorStatus LuOnDevice<T>::refactor(const std::vector<V>& values,
                                          const lu::FactorOptions& options) {
   matrix_->upload(bytes_of(values), stream_);
   plan_->refactor(*workspace_, matrix_->address(), stream_, options);
@@ -222,8 +256,8 @@ std::vector<T> LuOnDevice<T>::values() const {
 }
 
 template <class T>
-std::vector<double> LuOnDevice<T>::solve(std::vector<double> b, uint32_t right_sides,
-                                         bool transposed) {
+std::vector<lu::Wide<T>> LuOnDevice<T>::solve(std::vector<V> b, uint32_t right_sides,
+                                              bool transposed) {
   vectors_->upload(bytes_of(b), stream_);
   plan_->solve(*workspace_, vectors_->address(), vectors_->address(), right_sides, transposed,
                stream_);
@@ -234,12 +268,13 @@ std::vector<double> LuOnDevice<T>::solve(std::vector<double> b, uint32_t right_s
 template <class T>
 void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random& random,
                     bool scaled, uint32_t threads, uint32_t block_threads) {
+  using V = lu::Wide<T>;
   const uint32_t n = pattern.rows;
   const LuTables tables = tables_in_order(pattern, scaled ? &random : nullptr);
   LuOnDevice<T> device(context, tables, threads, 3, block_threads);
   lu::Factors<T> on_cpu(tables);
   for (int round = 0; round < 2; ++round) {
-    const std::vector<double> a = dominant_values(pattern, random);
+    const std::vector<V> a = dominant_values<V>(pattern, random);
     const lu::FactorStatus status = device.refactor(a);
     const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
     CHECK(status.outcome == expected.outcome);
@@ -257,24 +292,29 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
     device.refactor(a);
     CHECK(same_bits(device.values(), once));
 
-    const lu::MatrixView<double> view{n, pattern.row_offset, pattern.column_index, a};
+    const lu::MatrixView<V> view{n, pattern.row_offset, pattern.column_index, a};
     for (const bool transposed : {false, true}) {
-      std::vector<double> b(uint64_t{n} * 3);
-      for (double& value : b)
-        value = random.symmetric();
-      const std::vector<double> x = device.solve(b, 3, transposed);
+      std::vector<V> b(uint64_t{n} * 3);
+      for (V& value : b)
+        if constexpr (lu::ScalarTraits<V>::kComplex) {
+          const double re = random.symmetric();
+          value = {re, random.symmetric()};
+        } else {
+          value = random.symmetric();
+        }
+      const std::vector<V> x = device.solve(b, 3, transposed);
       CHECK(same_bits(device.solve(b, 3, transposed), x));
       if (block_threads > 0 && n > 0) {
         const LuBlockSolve steps = make_block_solve(tables, {block_threads / 32}, transposed);
-        const std::vector<double> first(b.begin(), b.begin() + n);
+        const std::vector<V> first(b.begin(), b.begin() + n);
         CHECK(same_bits(solve_in_steps(tables, steps, once, first, transposed),
                         {x.begin(), x.begin() + n}));
       }
       for (uint64_t c = 0; c < 3; ++c) {
-        const std::span<const double> right = std::span<const double>(b).subspan(c * n, n);
-        const double residual = lu::relative_residual<double>(
-            view, right, std::span<const double>(x).subspan(c * n, n), transposed);
-        CHECK(residual <= 100 * std::numeric_limits<T>::epsilon());
+        const std::span<const V> right = std::span<const V>(b).subspan(c * n, n);
+        const double residual = lu::relative_residual<V>(
+            view, right, std::span<const V>(x).subspan(c * n, n), transposed);
+        CHECK(residual <= 100 * std::numeric_limits<lu::Real<T>>::epsilon());
       }
     }
   }
@@ -282,16 +322,21 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
 
 #define SPARSERTC_INSTANTIATE(T)                                                                   \
   template std::vector<T> factor_in_order(const LuTables&, const LuGather&,                        \
-                                          const std::vector<double>&);                             \
+                                          const std::vector<lu::Wide<T>>&);                        \
   template bool same_bits(const std::vector<T>&, const std::vector<T>&);                           \
-  template std::vector<double> solve_in_steps(const LuTables&, const LuBlockSolve&,                \
-                                              const std::vector<T>&, const std::vector<double>&,   \
-                                              bool);                                               \
+  template std::vector<lu::Wide<T>> solve_in_steps(const LuTables&, const LuBlockSolve&,           \
+                                                   const std::vector<T>&,                          \
+                                                   const std::vector<lu::Wide<T>>&, bool);         \
   template class LuOnDevice<T>;                                                                    \
   template void check_dataflow<T>(const cuda::Context&, const Pattern&, Random&, bool, uint32_t,   \
                                   uint32_t);
 SPARSERTC_INSTANTIATE(float)
 SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<double>)
 #undef SPARSERTC_INSTANTIATE
+
+template std::vector<double> dominant_values(const Pattern&, Random&);
+template std::vector<std::complex<double>> dominant_values(const Pattern&, Random&);
 
 } // namespace sparsertc::test
