@@ -8,6 +8,7 @@
 #include <cmath>
 
 namespace sparsertc::lu {
+
 template <class T>
 struct Factors<T>::Partial {
   Real<T> largest = 0;       ///< of L'+U
@@ -22,12 +23,11 @@ struct Factors<T>::Partial {
   uint32_t weakest_column = UINT32_MAX;
 };
 
-template <class T>
-Factors<T>::Factors(const LuTables& tables, TaskPool* pool)
-    : tables_(tables), pool_(pool), values_(tables.nnz()) {
+FactorStages::FactorStages(const LuTables& tables, unsigned threads_given)
+    : threads(threads_given) {
   // Columns k, k+1, ... whose entries below are the same are subtracted in one sweep.
   const uint32_t n = tables.size;
-  run_.assign(n, 1);
+  run.assign(n, 1);
   for (uint32_t k = n; k-- > 0;) {
     const uint64_t below = tables.diagonal[k] + 1, end = tables.column_offset[k + 1];
     if (below == end || tables.row_index[below] != k + 1)
@@ -37,11 +37,9 @@ Factors<T>::Factors(const LuTables& tables, TaskPool* pool)
         std::equal(tables.row_index.begin() + static_cast<ptrdiff_t>(below) + 1,
                    tables.row_index.begin() + static_cast<ptrdiff_t>(end),
                    tables.row_index.begin() + static_cast<ptrdiff_t>(next)))
-      run_[k] = run_[k + 1] + 1;
+      run[k] = run[k + 1] + 1;
   }
-  const unsigned threads = pool == nullptr ? 1 : pool->threads();
-  work_.assign(threads, std::vector<T>(n, T(0)));
-  stages_ = plan_stages(tables.factor_levels, Direction::ascending, threads, [&](uint32_t j) {
+  factor = plan_stages(tables.factor_levels, Direction::ascending, threads, [&](uint32_t j) {
     uint64_t work = tables.column_offset[j + 1] - tables.column_offset[j];
     for (uint64_t slot = tables.column_offset[j]; slot < tables.diagonal[j]; ++slot) {
       const uint32_t k = tables.row_index[slot];
@@ -53,12 +51,29 @@ Factors<T>::Factors(const LuTables& tables, TaskPool* pool)
   const auto column_work = [&](uint32_t j) {
     return tables.column_offset[j + 1] - tables.column_offset[j];
   };
-  solve_stages_[0] = plan_stages(tables.forward_levels, Direction::ascending, threads, row_work);
-  solve_stages_[1] = plan_stages(tables.backward_levels, Direction::descending, threads, row_work);
-  solve_stages_[2] =
+  solve[0] = plan_stages(tables.forward_levels, Direction::ascending, threads, row_work);
+  solve[1] = plan_stages(tables.backward_levels, Direction::descending, threads, row_work);
+  solve[2] =
       plan_stages(tables.transposed_forward_levels, Direction::ascending, threads, column_work);
-  solve_stages_[3] =
+  solve[3] =
       plan_stages(tables.transposed_backward_levels, Direction::descending, threads, column_work);
+}
+
+template <class T>
+Factors<T>::Factors(const LuTables& tables, TaskPool* pool)
+    : tables_(tables), pool_(pool),
+      own_stages_(std::make_unique<FactorStages>(tables, pool == nullptr ? 1 : pool->threads())),
+      stages_(*own_stages_),
+      own_memory_(tables.nnz() + uint64_t{tables.size} * stages_.threads, T(0)),
+      values_(own_memory_.data(), tables.nnz()),
+      work_(own_memory_.data() + tables.nnz(), own_memory_.size() - tables.nnz()) {}
+
+template <class T>
+Factors<T>::Factors(const LuTables& tables, const FactorStages& stages, std::span<T> memory)
+    : tables_(tables), pool_(nullptr), stages_(stages), values_(memory.first(tables.nnz())),
+      work_(memory.subspan(tables.nnz(), tables.size)) {
+  if (stages.threads != 1)
+    throw InternalError("stages of several threads for factors in the caller's memory");
 }
 
 // Left-looking (Gilbert and Peierls, SIAM J. Sci. Stat. Comput. 9, 1988, without the search):
@@ -99,7 +114,7 @@ void Factors<T>::factor_column(uint32_t j, const V* values, Real<T> threshold, T
   while (slot < pivot) {
     const uint32_t k = row[slot];
     const uint64_t count = column[k + 1] - diagonal[k] - 1;
-    const uint32_t run = static_cast<uint32_t>(std::min<uint64_t>(run_[k], pivot - slot));
+    const uint32_t run = static_cast<uint32_t>(std::min<uint64_t>(stages_.run[k], pivot - slot));
     const T* const l0 = v + diagonal[k] + 1;
     if (run >= 4) {
       const T* const l1 = v + diagonal[k + 1] + 1;
@@ -177,9 +192,10 @@ FactorStatus Factors<T>::factor(std::span<const V> values, const FactorOptions& 
   const Real<T> threshold = options.pivot_threshold > 0
                                 ? static_cast<Real<T>>(options.pivot_threshold)
                                 : std::sqrt(unit_roundoff<T>());
-  std::vector<Partial> partials(work_.size());
-  run_stages(stages_, pool_, [&](uint32_t j, uint64_t thread) {
-    factor_column(j, values.data(), threshold, work_[thread].data(), partials[thread]);
+  std::vector<Partial> partials(stages_.threads);
+  run_stages(stages_.factor, pool_, [&](uint32_t j, uint64_t thread) {
+    factor_column(j, values.data(), threshold, work_.data() + thread * tables_.size,
+                  partials[thread]);
   });
 
   Partial all;

@@ -12,6 +12,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -48,12 +49,31 @@ struct FactorOptions {
   double pivot_threshold = 0;
 };
 
+/// In which order a number of threads works through the tables.
+struct FactorStages {
+  /// `tables` need not outlive this.
+  explicit FactorStages(const LuTables& tables, unsigned threads = 1);
+
+  unsigned threads;
+  /// How many columns from this one on have the same entries below: 1 for a column alone.
+  std::vector<uint32_t> run;
+  std::vector<LevelStage> factor;
+  /// Forward and backward, of A and of its transpose.
+  std::vector<LevelStage> solve[4];
+};
+
 /// T is float, double, std::complex<float> or std::complex<double>.
 template <class T>
 class Factors : public Solver<T> {
 public:
   /// `tables` (and `pool`, if given) must outlive this.
   explicit Factors(const LuTables& tables, TaskPool* pool = nullptr);
+
+  /// Of one thread, with its numbers in the caller's memory; all three must outlive this. It
+  /// goes on with what was factorized there. `memory` has `numbers` elements, zeros before the
+  /// first factorization.
+  Factors(const LuTables& tables, const FactorStages& stages, std::span<T> memory);
+  static uint64_t numbers(const LuTables& tables) { return tables.nnz() + tables.size; }
 
   /// Factorizes the matrix with these values: input_nnz numbers in the order of A's entries, of
   /// type T or the wider type, which is then scaled before it is rounded. The same bits whatever
@@ -87,13 +107,11 @@ private:
 
   const LuTables& tables_;
   TaskPool* pool_;
-  std::vector<T> values_;
-  /// How many columns from this one on have the same entries below: 1 for a column alone.
-  std::vector<uint32_t> run_;
-  std::vector<LevelStage> stages_;
-  /// Forward and backward, of A and of its transpose.
-  std::vector<LevelStage> solve_stages_[4];
-  std::vector<std::vector<T>> work_; ///< a dense column of zeros for each thread
+  std::unique_ptr<const FactorStages> own_stages_; ///< null where they are the caller's
+  const FactorStages& stages_;
+  std::vector<T> own_memory_; ///< empty where it is the caller's
+  std::span<T> values_;
+  std::span<T> work_; ///< a dense column of zeros for each thread
   mutable std::mutex solve_mutex_;
   mutable std::vector<T> solve_work_; ///< guarded by solve_mutex_
 };

@@ -258,6 +258,8 @@ FactorStatus GpuPlan::status(const GpuWorkspace& workspace, const cuda::Stream& 
   workspace.status_.download({reinterpret_cast<uint8_t*>(&record), sizeof record}, stream);
   workspace.quotient_.download(
       {reinterpret_cast<uint8_t*>(quotient.data()), quotient.size() * sizeof(double)}, stream);
+  if (record.perturbed < 0)
+    throw UsageError("nothing has been factorized in this workspace yet");
   FactorStatus status;
   const auto set_place = [&](int64_t j, int64_t& row, int64_t& column) {
     if (j == INT64_MAX)
@@ -329,6 +331,7 @@ void GpuWorkspace::initialize(const cuda::Stream& stream) const {
   // kernels leave both as they must be for the next run.
   initial_.fill(0, stream);
   column_max_.fill(0, stream);
+  status_.fill(0xFF, stream); // nothing is factorized yet
 }
 
 } // namespace sparsertc::lu

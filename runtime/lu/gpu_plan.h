@@ -82,7 +82,8 @@ public:
   void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
 
-  /// Waits for the stream and says how the last factorization went; there must have been one.
+  /// Waits for the stream and says how the last factorization went. UsageError where there was
+  /// none.
   FactorStatus status(const GpuWorkspace& workspace, const cuda::Stream& stream) const;
 
   const LuTables& tables() const { return tables_; }

@@ -164,10 +164,10 @@ void Factors<T>::solve_block(const V* b, V* x, unsigned used, bool transposed,
   }
 
   const T* const v = values_.data();
-  const std::vector<LevelStage>& forward = solve_stages_[transposed ? 2 : 0];
-  const std::vector<LevelStage>& backward = solve_stages_[transposed ? 3 : 1];
+  const std::vector<LevelStage>& forward = stages_.solve[transposed ? 2 : 0];
+  const std::vector<LevelStage>& backward = stages_.solve[transposed ? 3 : 1];
   if (!transposed && (pool == nullptr || !worth_sharing(forward, backward))) {
-    substitute_by_columns<kWidth>(t, run_.data(), v, w.data());
+    substitute_by_columns<kWidth>(t, stages_.run.data(), v, w.data());
   } else {
     const Side side =
         transposed ? Side{t.column_offset.data(), t.diagonal.data(), t.row_index.data(), nullptr}
