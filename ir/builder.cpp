@@ -183,6 +183,39 @@ void Builder::store(Reg pointer, int64_t byte_offset, Reg value, uint32_t width,
   op.immediate = byte_offset;
 }
 
+Reg Builder::load_matrix(Reg pointer, int64_t byte_offset, Reg result) {
+  constexpr uint32_t kMatrices = 4;
+  const Type type = function_.type_of(pointer);
+  if (!result.valid())
+    result = fresh_tuple(type.element(), kMatrices);
+  Op& op = begin(Opcode::load_matrix, type);
+  op.result = result;
+  op.width = kMatrices;
+  op.operand[0] = pointer.id;
+  op.immediate = byte_offset;
+  return result;
+}
+
+void Builder::mma(Fragment fragment, Reg a, Reg b, Reg sums) {
+  Op& op = begin(Opcode::mma, {});
+  op.detail = static_cast<uint8_t>(fragment);
+  op.result = sums;
+  op.operand[0] = a.id;
+  op.operand[1] = b.id;
+  op.operand[2] = sums.id;
+}
+
+void Builder::mma_sparse(Fragment fragment, Reg a, Reg b, Reg sums, Reg metadata,
+                         uint32_t selector) {
+  Op& op = begin(Opcode::mma_sparse, {});
+  op.detail = static_cast<uint8_t>(fragment);
+  op.result = sums;
+  op.operand[0] = a.id;
+  op.operand[1] = b.id;
+  op.operand[2] = sums.id;
+  op.immediate = two_halves(metadata.id, selector);
+}
+
 Reg Builder::load_ordered(Order order, Reg pointer, int64_t byte_offset, Reg result) {
   const Type type = function_.type_of(pointer);
   result = result_or_fresh(result, type.element());

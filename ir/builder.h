@@ -86,6 +86,12 @@ public:
            Reg result = {});
   void store(Reg pointer, int64_t byte_offset, Reg value, uint32_t width = 1,
              Cache cache = Cache::normal);
+  /// A thread's share of four matrices, for `mma`; pointer to pairs in shared memory.
+  Reg load_matrix(Reg pointer, int64_t byte_offset, Reg result = {});
+  /// D = A * B + C of a whole warp; `sums` are C and D. Of a sparse fragment the threads that the
+  /// selector (0 or 1) names have the metadata.
+  void mma(Fragment fragment, Reg a, Reg b, Reg sums);
+  void mma_sparse(Fragment fragment, Reg a, Reg b, Reg sums, Reg metadata, uint32_t selector);
   /// Of one element, never torn.
   Reg load_ordered(Order order, Reg pointer, int64_t byte_offset, Reg result = {});
   void store_ordered(Order order, Reg pointer, int64_t byte_offset, Reg value);

@@ -313,6 +313,7 @@ Uniformity Analysis::result(const Op& op, Uniformity context) const {
   case Opcode::load_ordered: // another thread may write between two threads' reads
   case Opcode::atomic:
   case Opcode::compare_swap:
+  case Opcode::load_matrix:
   case Opcode::mma:
   case Opcode::mma_sparse:
     return Uniformity::none;
@@ -385,7 +386,7 @@ void Analysis::judge_op(uint32_t at, Uniformity context) {
   const Op& op = function_->ops[at];
   const bool together = op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
                         op.code == Opcode::shuffle || op.code == Opcode::ballot ||
-                        info(op.code).form == Form::mma;
+                        op.code == Opcode::load_matrix || info(op.code).form == Form::mma;
   if (!together)
     return;
   if (context == Uniformity::none) {
@@ -558,7 +559,7 @@ void check_uniformity(
   const auto together = [](const Op& op) {
     return op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
            op.code == Opcode::shuffle || op.code == Opcode::ballot ||
-           info(op.code).form == Form::mma;
+           op.code == Opcode::load_matrix || info(op.code).form == Form::mma;
   };
   const bool any =
       std::any_of(module.functions.begin(), module.functions.end(), [&](const Function& function) {

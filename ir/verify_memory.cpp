@@ -27,6 +27,7 @@ bool is_thread_op(Opcode code) {
   case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:
+  case Opcode::load_matrix:
   case Opcode::mma:
   case Opcode::mma_sparse:
     return true;
@@ -242,6 +243,14 @@ void FunctionVerifier::memory(const Op& op) {
   switch (op.code) {
   case Opcode::load:
   case Opcode::store:
+    access(op);
+    break;
+  case Opcode::load_matrix:
+    if (op.type.space() != Space::shared || op.width != 4 ||
+        (op.type.element() != Scalar::f16x2 && op.type.element() != Scalar::bf16x2))
+      report(fmt::format("'load_matrix' loads .v4 of f16x2 or bf16x2 from shared memory, not .v{} "
+                         "of {}",
+                         op.width, to_string(op.type)));
     access(op);
     break;
   case Opcode::load_ordered:

@@ -213,6 +213,7 @@ void LlvmBody::operation(uint32_t at) {
   case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:
+  case Opcode::load_matrix:
   case Opcode::mma:
   case Opcode::mma_sparse:
     if (!gpu_)

@@ -73,6 +73,7 @@ private:
   void gpu_operation(const ir::Op& op);
   void gpu_barrier(const ir::Op& op);
   void gpu_copy_async(const ir::Op& op);
+  void gpu_load_matrix(const ir::Op& op);
   void gpu_matrix(const ir::Op& op);
 
   // control

@@ -56,6 +56,8 @@ void LlvmBody::gpu_operation(const ir::Op& op) {
                                   operand(op, 1, false), builder_.getInt32(clamp)});
     return;
   }
+  case Opcode::load_matrix:
+    return gpu_load_matrix(op);
   default:
     return gpu_matrix(op);
   }
@@ -100,6 +102,17 @@ void LlvmBody::gpu_copy_async(const ir::Op& op) {
     break;
   }
   builder_.CreateIntrinsic(id, arguments);
+}
+
+void LlvmBody::gpu_load_matrix(const ir::Op& op) {
+  Value* address = builder_.CreateGEP(builder_.getInt8Ty(), raw(op.operand[0]),
+                                      builder_.getInt64(static_cast<uint64_t>(op.immediate)));
+  Value* words = builder_.CreateIntrinsic(intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16,
+                                          {address->getType()}, {address});
+  llvm::Type* pair = values_.scalar_type(op.type.element());
+  for (unsigned i = 0; i < op.width; ++i)
+    registers_[op.result.id + i] =
+        builder_.CreateBitCast(builder_.CreateExtractValue(words, i), pair);
 }
 
 void LlvmBody::gpu_matrix(const ir::Op& op) {

@@ -93,6 +93,15 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
     line({"vote.sync.ballot.b32"}, reg(op.result), reg(op.operand[0]),
          std::string_view("0xffffffff"));
     break;
+  case Opcode::load_matrix: {
+    const PtxText address = address_operand(op, op.operand[0], op.immediate);
+    begin({"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "});
+    put_tuple(op.result.id, op.width);
+    body_.put(std::string_view(", "));
+    body_.put(address);
+    end_line();
+    break;
+  }
   case Opcode::mma:
   case Opcode::mma_sparse:
     matrix_multiply(op);

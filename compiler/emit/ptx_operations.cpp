@@ -166,6 +166,7 @@ void PtxFunctionPrinter::operation(const Op& op) {
   case Opcode::cluster_barrier:
   case Opcode::shuffle:
   case Opcode::ballot:
+  case Opcode::load_matrix:
   case Opcode::mma:
   case Opcode::mma_sparse:
     memory_operation(op);

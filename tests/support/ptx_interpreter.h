@@ -10,7 +10,8 @@
 // Covered: kernels and functions with .reg and .param parameters, branches, brx.idx, calls, integer
 // and floating-point arithmetic on 16, 32 and 64 bits and on f16x2 and bf16x2, conversions, all
 // loads and stores (const, global, shared, param, generic; vectors; cache, order and scope words),
-// cp.async, atomics, barriers, shuffles, votes, mma.sync and mma.sp with f32 sums. Not covered:
+// cp.async, atomics, barriers, shuffles, votes, mma.sync and mma.sp with f32 sums, ldmatrix of four
+// transposed matrices. Not covered:
 // approximations (ex2.approx, ...), which have no exact meaning, .local memory, textures. Of
 // clusters: .reqnctapercluster, mapa, loads of .shared::cluster, barrier.cluster. Floating-point
 // operations without a rounding word (`add.f32`) are refused: an assembler may fuse them, so their

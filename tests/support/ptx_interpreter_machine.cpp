@@ -414,6 +414,7 @@ void BlockRunner::run_thread(Thread& thread) {
     case Code::match_any:
     case Code::reduce_warp:
     case Code::mma:
+    case Code::load_matrix:
       leave();
       meet_warp(thread, in);
       if (thread.status != Status::ready)

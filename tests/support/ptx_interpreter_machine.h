@@ -131,6 +131,7 @@ private:
   void meet_warp(Thread& thread, const Instruction& instruction);
   void warp_operation(const Instruction& instruction, const std::vector<uint32_t>& lanes);
   void matrix_multiply(const Instruction& instruction, uint32_t first_thread);
+  void load_matrix(const Instruction& instruction, uint32_t first_thread);
   uint32_t line_of(const Thread& thread) const { return launch_.program.line[thread.pc]; }
 
   Launch& launch_;

@@ -155,6 +155,14 @@ OpcodeTemplate Parser::make_template(std::string_view text) {
   } else if (base == "bar" || base == "barrier" || base == "shfl" || base == "vote" ||
              base == "activemask" || base == "match" || base == "redux") {
     warp_template(made, words);
+  } else if (text == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" ||
+             text == "ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16") {
+    made.form = OperandForm::load;
+    made.bits[0] = 32;
+    instruction.code = Code::load_matrix;
+    instruction.space = Space::shared;
+    instruction.size = 4;
+    instruction.width = 4;
   } else if (base == "mma") {
     mma_template(made, words);
   } else if (base == "fence" || base == "membar") {

@@ -37,6 +37,7 @@ enum class Code : uint16_t {
   match_any,    ///< d; a, b mask
   reduce_warp,  ///< redux.sync: d; a, b mask
   mma,          ///< pool[extra..]: see MmaRule
+  load_matrix,  ///< pool[extra..]: four results; [a + immediate] is this lane's row
   branch,       ///< immediate = target
   branch_table, ///< a index; pool[extra] = count, then the targets
   call,         ///< pool[extra..]: function, then pairs (callee slot, operand), see decoder

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace sparsertc::ptx {
 
@@ -122,7 +123,7 @@ void BlockRunner::meet_warp(Thread& thread, const Instruction& in) {
     const uint32_t index = first + i;
     if (index >= thread_count_) {
       // A full mask in a warp that is not full means the lanes that exist.
-      if (mask == 0xffffffffu && in.code != Code::mma)
+      if (mask == 0xffffffffu && in.code != Code::mma && in.code != Code::load_matrix)
         continue;
       fail(thread, ErrorKind::divergence, fmt::format("lane {} does not exist", i));
     }
@@ -147,6 +148,10 @@ void BlockRunner::meet_warp(Thread& thread, const Instruction& in) {
 void BlockRunner::warp_operation(const Instruction& in, const std::vector<uint32_t>& lanes) {
   if (in.code == Code::mma) {
     matrix_multiply(in, lanes.front());
+    return;
+  }
+  if (in.code == Code::load_matrix) {
+    load_matrix(in, lanes.front());
     return;
   }
   const auto operand = [&](uint32_t index, OperandRef ref) {
@@ -255,6 +260,26 @@ void BlockRunner::warp_operation(const Instruction& in, const std::vector<uint32
     thread.words[thread.base + in.d] = results[i];
     if (in.code == Code::shuffle && launch_.program.pool[in.extra] != kNone)
       thread.words[thread.base + launch_.program.pool[in.extra]] = valid[i];
+  }
+}
+
+// Lane l names row l % 8 of matrix l / 8, a row of eight 16-bit elements; transposed, it gets of
+// each matrix elements l / 4 of rows 2 (l % 4) and 2 (l % 4) + 1.
+void BlockRunner::load_matrix(const Instruction& in, uint32_t first_thread) {
+  uint16_t rows[32][8];
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    Thread& thread = threads_[first_thread + lane];
+    const auto address = static_cast<uint32_t>(values_of(thread)(in.a));
+    std::memcpy(rows[lane], access(thread, in, address + static_cast<uint64_t>(in.immediate), false),
+                sizeof(rows[lane]));
+  }
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    Thread& thread = threads_[first_thread + lane];
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+      const uint32_t row = 8 * matrix + 2 * (lane % 4);
+      thread.words[thread.base + launch_.program.pool[in.extra + matrix]] =
+          uint32_t{rows[row + 1][lane / 4]} << 16 | rows[row][lane / 4];
+    }
   }
 }
 

@@ -181,6 +181,8 @@ void EveryOperation::accesses(Reg pointer) {
   const Type type = builder_.function().type_of(pointer);
   const Scalar element = type.element();
   const bool device = type.space() == Space::device;
+  if (type.space() == Space::shared && (element == Scalar::f16x2 || element == Scalar::bf16x2))
+    builder_.load_matrix(pointer, 32);
   for (uint32_t width = 1; width <= 8 && width * size_in_bytes(element) <= 16; width *= 2)
     for (Cache cache : {Cache::normal, Cache::readonly, Cache::streaming}) {
       if (cache != Cache::normal && !device)

@@ -237,6 +237,10 @@ TEST_CASE("memory operations") {
 }
 
 TEST_CASE("warp operations") {
+  CHECK(lines_of([](Module&, Builder& b) {
+          b.load_matrix(b.fresh(Type::pointer(Space::shared, Scalar::bf16x2)), 144);
+        }) == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r1, %r2, %r3, %r4}, [%r0+144];\n"
+              "ret;\n");
   CHECK(value_line(Opcode::shuffle, Scalar::f32, {Scalar::f32}, {Operand::integer(16)},
                    detail_of(Shuffle::butterfly)) ==
         "shfl.sync.bfly.b32 %f1, %f0, 16, 31, 0xffffffff;\nret;\n");

@@ -568,6 +568,39 @@ TEST_CASE("a matrix fragment multiplies") {
   CHECK(d == expected);
 }
 
+TEST_CASE("four matrices of shared memory are loaded transposed") {
+  Snippet snippet(R"(
+    .visible .entry sparsertc_matrix(.param .u64 out)
+    {
+      .reg .b32 %r<16>; .reg .b64 %rd<4>;
+      .shared .align 16 .b8 rows[1024];
+      ld.param.u64 %rd1, [out];
+      mov.u32 %r1, %laneid;
+      // Row l, of elements 8 l + 0, ..., 8 l + 7, lies at 16 * (31 - l).
+      sub.s32 %r2, 31, %r1;
+      mov.u32 %r3, rows;
+      mad.lo.s32 %r4, %r2, 16, %r3;
+      mul.lo.s32 %r5, %r1, 0x00080008;
+      add.s32 %r6, %r5, 0x00010000; add.s32 %r7, %r5, 0x00030002;
+      add.s32 %r8, %r5, 0x00050004; add.s32 %r9, %r5, 0x00070006;
+      st.shared.v4.b32 [%r4], {%r6, %r7, %r8, %r9};
+      bar.sync 0;
+      ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r10, %r11, %r12, %r13}, [%r4+0];
+      mul.wide.u32 %rd2, %r1, 16;
+      add.u64 %rd3, %rd2, %rd1;
+      st.global.v4.b32 [%rd3], {%r10, %r11, %r12, %r13};
+      ret;
+    })");
+  std::vector<uint32_t> out(128);
+  snippet.argument(snippet.machine.register_buffer(out.data(), 512, true));
+  snippet.run("sparsertc_matrix", {}, {32, 1, 1});
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+      const uint32_t row = 8 * matrix + 2 * (lane % 4);
+      CHECK(out[4 * lane + matrix] == (8 * (row + 1) + lane / 4) * 65536 + 8 * row + lane / 4);
+    }
+}
+
 TEST_CASE("unrolled code runs at millions of instructions a second") {
   constexpr int kCount = 30000;
   std::string text = R"(
