@@ -1,6 +1,7 @@
 #include "tools/lu_gpu.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/lower/lu_refine.h"
 #include "runtime/driver/graph.h"
 #include "runtime/lu/condition.h"
 #include "tools/gpu_device.h"
@@ -25,6 +26,22 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
   const std::string ptx = emit_ptx(program.module, target);
   program.code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
   return std::make_unique<lu::GpuPlan>(context, program.code, tables, program.flows);
+}
+
+std::unique_ptr<lu::GpuRefinement>
+make_gpu_refinement(const cuda::Context& context, const lu::GpuPlan& plan, bool single_solution) {
+  const ir::Module module = make_lu_refine_kernels({plan.is_complex(), single_solution});
+  const std::string ptx = emit_ptx(module, find_target(target_of(context)));
+  lu::GpuRefineCode code;
+  code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
+  code.begin = kLuRefineBegin;
+  code.update = kLuRefineUpdate;
+  code.residual = kLuRefineResidual;
+  code.decide = kLuRefineDecide;
+  code.end = kLuRefineEnd;
+  code.threads = kLuRefineThreads;
+  code.single_solution = single_solution;
+  return std::make_unique<lu::GpuRefinement>(context, code, plan);
 }
 
 namespace {
@@ -52,6 +69,8 @@ public:
     plan_ = make_gpu_plan(*gpu_, tables, options, pool);
     values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(V));
     workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
+    refinement_ = make_gpu_refinement(*gpu_, *plan_, std::is_same_v<lu::Real<X>, float>);
+    refine_workspace_ = std::make_unique<lu::GpuRefineWorkspace>(*gpu_, *plan_, kSidesAtOnce);
   }
 
   std::string device() const override { return "gpu"; }
@@ -83,14 +102,23 @@ public:
 
   LuSolution solve(const LuVectors& b, bool transposed, const lu::RefineOptions& options) override {
     const uint64_t n = pattern_.rows;
-    const std::vector<V> right = packed<V>(b.real, b.imaginary);
-    std::vector<X> x(right.size());
+    std::vector<V> x = packed<V>(b.real, b.imaginary);
     LuSolution solution;
-    for (uint64_t c = 0; c < b.count; ++c)
-      solution.results.push_back(
-          lu::solve_refined<T, X>(*this, view(), std::span<const V>(right).subspan(c * n, n),
-                                  std::span<X>(x).subspan(c * n, n), transposed, options));
-    solution.x = unpacked<X>(x, b.count);
+    for (uint64_t first = 0; first < b.count; first += kSidesAtOnce) {
+      const uint32_t count =
+          static_cast<uint32_t>(std::min<uint64_t>(kSidesAtOnce, b.count - first));
+      const std::span<V> part = std::span<V>(x).subspan(first * n, count * n);
+      make_room(part.size_bytes());
+      vectors_->upload(bytes_of(std::span<const V>(part)), stream_);
+      refinement_->solve(*workspace_, *refine_workspace_, values_on_gpu_->address(),
+                         vectors_->address(), vectors_->address(), count, transposed, stream_,
+                         options);
+      vectors_->download(bytes_of(part), stream_);
+      const std::vector<lu::RefineResult> results =
+          refinement_->results(*refine_workspace_, count, stream_);
+      solution.results.insert(solution.results.end(), results.begin(), results.end());
+    }
+    solution.x = unpacked<V>(x, b.count);
     return solution;
   }
 
@@ -107,15 +135,19 @@ private:
                      bool transposed) const override {
     if (x.empty())
       return;
-    if (!vectors_ || vectors_->bytes() < b.size_bytes()) {
-      vectors_.reset();
-      vectors_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, b.size_bytes());
-    }
+    make_room(b.size_bytes());
     vectors_->upload(bytes_of(b), stream_);
     enqueue_solve(right_sides, transposed);
     vectors_->download(bytes_of(x), stream_);
   }
   const LuTables& tables() const override { return plan_->tables(); }
+
+  void make_room(uint64_t bytes) const {
+    if (vectors_ && vectors_->bytes() >= bytes)
+      return;
+    vectors_.reset();
+    vectors_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, bytes);
+  }
 
   void enqueue_refactor(const lu::FactorOptions& options) const {
     plan_->refactor(*workspace_, values_on_gpu_->address(), stream_, options);
@@ -139,6 +171,8 @@ private:
   std::unique_ptr<lu::GpuPlan> plan_;
   std::unique_ptr<cuda::DeviceBuffer> values_on_gpu_;
   std::unique_ptr<lu::GpuWorkspace> workspace_;
+  std::unique_ptr<lu::GpuRefinement> refinement_;
+  std::unique_ptr<lu::GpuRefineWorkspace> refine_workspace_;
   mutable std::unique_ptr<cuda::DeviceBuffer> vectors_; ///< as many as were needed so far
   std::vector<V> values_;
 };

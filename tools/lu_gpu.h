@@ -3,6 +3,7 @@
 
 #include "ir/lu_tables.h"
 #include "runtime/lu/gpu_plan.h"
+#include "runtime/lu/gpu_refine.h"
 #include "tools/lu_backend.h"
 #include "tools/lu_program.h"
 
@@ -17,7 +18,12 @@ namespace sparsertc {
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool);
 
-/// On the GPU. Refinement runs on the host, each of its solves on the GPU. `tables`, `pattern` (of
+/// Refinement on the GPU with the plan's factors, of solutions in double or single precision;
+/// `context` and `plan` must outlive it.
+std::unique_ptr<lu::GpuRefinement>
+make_gpu_refinement(const cuda::Context& context, const lu::GpuPlan& plan, bool single_solution);
+
+/// On the GPU, refinement too. `tables`, `pattern` (of
 /// A) and `pool` must outlive it. Of `options` the types are chosen by `precision` and `complex`.
 /// Throws as make_gpu_plan, and NoGpuError.
 std::unique_ptr<LuBackend> make_gpu_backend(const LuTables& tables, const Pattern& pattern,

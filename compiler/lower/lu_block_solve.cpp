@@ -67,10 +67,12 @@ public:
     const Reg end = pointer("end", Scalar::i32);
     shapes_ = pointer("shape", Scalar::i32);
     const Reg records = pointer("records", Scalar::i32), steps = number("steps");
+    declare_active();
     vector_ = b_.address(symbol_);
     thread_ = b_.special(Special::thread_x);
     const Operand stride = Operand::integer(int64_t{rows_} * given_bytes());
     const Reg side = b_.special(Special::block_x);
+    if_active(side);
 
     const Reg right_column = b_.index(right, side, stride);
     for_each_row([&](Reg i) {
@@ -96,6 +98,7 @@ public:
       store_scaled(element(x_column, row, given_bytes()), load_number(element(vector_, i, bytes_)),
                    factor);
     });
+    b_.end();
     b_.return_void();
   }
 

@@ -323,13 +323,16 @@ public:
     scale_ = pointer("scale", Scalar::f64);
     n_ = number("n");
     const Reg right_sides = number("right_sides");
+    declare_active();
     find_stream();
     const Reg work_stride = b_.mul(Scalar::i32, n_, Operand::integer(kSolveVectors * bytes_));
     const Reg x_stride = b_.mul(Scalar::i32, n_, Operand::integer(given_bytes()));
     const Reg side = b_.for_loop(right_sides, 1);
+    if_active(side);
     work_ = b_.index(work, side, work_stride);
     x_ = b_.index(x, side, x_stride);
     write_stream();
+    b_.end();
     b_.end();
     b_.return_void();
   }

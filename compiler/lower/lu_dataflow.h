@@ -55,12 +55,14 @@ inline constexpr uint32_t kLuInputThreads = 256;
 ///     values of L'+U; quotient[j] = |pivot j before it was replaced| / largest of column j of B;
 ///     column_max is 0 again.
 ///
-///   sparsertc_lu_solve_input(b: V, order: i32, scale: f64, work: T, n: i32)
+///   sparsertc_lu_solve_input(b: V, order: i32, scale: f64, work: T, n: i32, active: i32,
+///                            conditional: i32)
 ///     a thread for each row and block_y for each right-hand side, n numbers of b one behind the
 ///     other; work holds kSolveVectors vectors of n numbers for each.
 ///
 ///   sparsertc_lu_solve(stream: i32, group: i32, task: i32, operands: i32, values: T, work: T,
-///                      x: V, scale: f64, n: i32, right_sides: i32)
+///                      x: V, scale: f64, n: i32, right_sides: i32, active: i32,
+///                      conditional: i32)
 ///     x[number] = scale[number] * the unknown; x may be the memory of b.
 ///
 ///   sparsertc_lu_block_input(values: T, slot: i32, pivot: i32, numbers: T, count: i32)
@@ -68,10 +70,12 @@ inline constexpr uint32_t kLuInputThreads = 256;
 ///
 ///   sparsertc_lu_block_solve(b: V, from: i32, from_scale: f64, x: V, to: i32, to_scale: f64,
 ///                            diagonal: i32, values: T, numbers: T, end: i32, shape: i32,
-///                            records: i32, steps: i32)
+///                            records: i32, steps: i32, active: i32, conditional: i32)
 ///     a block for each right-hand side, along x; the tables are those of ir/lu_block_solve.h for
 ///     block_threads / 32 warps and block_rows rows, diagonal has the slots of the pivots. x may be
 ///     the memory of b. Where the solution is not finite, other unknowns may be NaN.
+///
+/// A solve leaves right-hand side s alone where conditional is not 0 and active[s] is 0.
 ir::Module make_lu_kernels(const LuKernelOptions& options);
 
 /// Of shared memory for the solve by one block.

@@ -72,8 +72,10 @@ public:
   void write() {
     const Reg right = given_pointer("b"), order = pointer("order", Scalar::i32),
               scale = pointer("scale", Scalar::f64), work = number_pointer("work"), n = number("n");
+    declare_active();
     const Reg i = thread_number(kLuInputThreads);
     const Reg side = b_.special(Special::block_y);
+    if_active(side);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
     const Reg column =
         b_.index(right, side, b_.mul(Scalar::i32, n, Operand::integer(given_bytes())));
@@ -91,6 +93,7 @@ public:
       place = b_.offset(place, bytes);
       store_not_ready(place);
     }
+    b_.end();
     b_.end();
     b_.return_void();
   }

@@ -53,7 +53,6 @@ protected:
   }
 
   // ---- pieces
-  // ------------------------------------------------------------------------------------
   ir::Reg zero_pieces() {
     const ir::Reg pieces = b_.fresh_tuple(piece_, pieces_);
     clear(pieces, pieces_);
@@ -125,7 +124,6 @@ protected:
   }
 
   // ---- arithmetic
-  // --------------------------------------------------------------------------------
   ir::Operand real(double value) const {
     return wide_ ? ir::Operand::f64(value) : ir::Operand::f32(static_cast<float>(value));
   }
@@ -244,7 +242,6 @@ protected:
   ir::Reg ordered_bits(ir::Reg value) { return b_.bitcast(ir::Scalar::i64, to_f64(value)); }
 
   // ---- numbers of the caller
-  // ---------------------------------------------------------------------
   uint32_t given_bytes() const {
     return (options_.given == ir::Scalar::f64 ? 8 : 4) * (complex_ ? 2 : 1);
   }
@@ -277,8 +274,22 @@ protected:
     b_.store(place, 0, parts, 2);
   }
 
+  /// Parameters by which a solve can be told to leave right-hand sides alone.
+  void declare_active() {
+    active_ = pointer("active", ir::Scalar::i32);
+    conditional_ = number("conditional");
+  }
+  /// Code for a right-hand side that is to be solved for; close with end().
+  void if_active(ir::Reg side) {
+    const ir::Reg word = b_.constant(ir::Scalar::i32, ir::Operand::integer(1));
+    const ir::Operand zero = ir::Operand::integer(0);
+    b_.if_begin(b_.compare(ir::Comparison::ne, ir::Scalar::i32, conditional_, zero));
+    b_.load(element(active_, side, sizeof(int32_t)), 0, 1, ir::Cache::readonly, word);
+    b_.end();
+    b_.if_begin(b_.compare(ir::Comparison::ne, ir::Scalar::i32, word, zero));
+  }
+
   // ---- threads
-  // -----------------------------------------------------------------------------------
   /// The number of the thread in a grid along x.
   ir::Reg thread_number(uint32_t threads) {
     const ir::Reg before =
@@ -329,6 +340,7 @@ protected:
   const ir::Scalar piece_; ///< i64 for both parts of c64
   const uint32_t piece_bytes_, pieces_, bytes_;
   ir::Builder b_;
+  ir::Reg active_, conditional_;
 };
 
 /// The two kernels that go before those of the dataflow.

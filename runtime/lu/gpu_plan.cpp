@@ -145,7 +145,7 @@ GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream&
 void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y,
                      uint32_t threads, bool together, std::span<const uint64_t> arguments,
                      const cuda::Stream& stream, uint32_t dynamic_shared_bytes) const {
-  constexpr size_t kMostArguments = 13;
+  constexpr size_t kMostArguments = 15;
   void* pointers[kMostArguments];
   for (size_t i = 0; i < arguments.size(); ++i)
     pointers[i] = const_cast<uint64_t*>(&arguments[i]); // the driver only reads
@@ -196,13 +196,39 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
   launch(factor_, factor_flow_.blocks, 1, code_.dataflow_threads, true, factor, stream);
 }
 
+const GpuPlan::Solve& GpuPlan::solve_tables(bool transposed) const {
+  if (transposed && !transposed_flow_)
+    throw UserError("the plan was made without the transposed solve");
+  return transposed ? *transposed_flow_ : solve_flow_;
+}
+
 void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
                     uint32_t right_sides, bool transposed, const cuda::Stream& stream) const {
+  if (right_sides > 0)
+    prepare_solve(workspace, transposed, stream);
+  solve_prepared(workspace, b, x, right_sides, transposed, stream);
+}
+
+void GpuPlan::prepare_solve(const GpuWorkspace& workspace, bool transposed,
+                            const cuda::Stream& stream) const {
+  const Block* const block = std::get_if<Block>(&solve_tables(transposed));
+  if (block == nullptr || tables_.size == 0)
+    return;
+  const uint64_t numbers[] = {workspace.values_.address(), block->slot->address(),
+                              block->pivot->address(), workspace.numbers_.address(),
+                              block->numbers};
+  launch(block_input_, blocks_for(block->numbers, code_.input_threads), 1, code_.input_threads,
+         false, numbers, stream);
+}
+
+void GpuPlan::solve_prepared(const GpuWorkspace& workspace, cuda::DeviceAddress b,
+                             cuda::DeviceAddress x, uint32_t right_sides, bool transposed,
+                             const cuda::Stream& stream, cuda::DeviceAddress active) const {
   if (right_sides > workspace.right_sides_)
     throw UserError(fmt::format("{} right-hand sides, but the workspace has room for {}",
                                 right_sides, workspace.right_sides_));
-  if (transposed && !transposed_flow_)
-    throw UserError("the plan was made without the transposed solve");
+  const Solve& tables = solve_tables(transposed);
+  const uint64_t conditional = active == 0 ? 0 : 1;
   const uint64_t n = tables_.size;
   if (n == 0 || right_sides == 0)
     return;
@@ -210,13 +236,7 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
   const Table& from_scale = transposed ? column_scale_ : row_scale_;
   const Table& to_scale = transposed ? row_scale_ : column_scale_;
   const Table& to = transposed ? row_order_ : column_order_;
-  const Solve& tables = transposed ? *transposed_flow_ : solve_flow_;
   if (const Block* const block = std::get_if<Block>(&tables)) {
-    const uint64_t numbers[] = {workspace.values_.address(), block->slot->address(),
-                                block->pivot->address(), workspace.numbers_.address(),
-                                block->numbers};
-    launch(block_input_, blocks_for(block->numbers, code_.input_threads), 1, code_.input_threads,
-           false, numbers, stream);
     const uint64_t arguments[] = {b,
                                   from->address(),
                                   from_scale->address(),
@@ -229,14 +249,16 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
                                   block->end->address(),
                                   block->shape->address(),
                                   block->records->address(),
-                                  block->steps};
+                                  block->steps,
+                                  active,
+                                  conditional};
     launch(block_solve_, right_sides, 1, code_.block_threads, false, arguments, stream,
            code_.block_shared_bytes);
     return;
   }
   const Flow& flow = std::get<Flow>(tables);
-  const uint64_t input[] = {b, from->address(), from_scale->address(), workspace.work_.address(),
-                            n};
+  const uint64_t input[] = {
+      b, from->address(), from_scale->address(), workspace.work_.address(), n, active, conditional};
   launch(solve_input_, blocks_for(n, code_.input_threads), right_sides, code_.input_threads, false,
          input, stream);
   const uint64_t arguments[] = {flow.stream->address(),
@@ -248,7 +270,9 @@ void GpuPlan::solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::
                                 x,
                                 to_scale->address(),
                                 n,
-                                right_sides};
+                                right_sides,
+                                active,
+                                conditional};
   launch(solve_, flow.blocks, 1, code_.dataflow_threads, true, arguments, stream);
 }
 

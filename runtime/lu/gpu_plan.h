@@ -81,12 +81,25 @@ public:
   /// as the workspace has room for. `b` and `x` may be the same memory. Two launches.
   void solve(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream) const;
+  /// The two parts of a solve, for several with the same factors: what depends on these alone, and
+  /// the rest. Where `active` is not null, it leaves right-hand side s alone if active[s] (i32, on
+  /// the GPU) is 0.
+  void prepare_solve(const GpuWorkspace& workspace, bool transposed,
+                     const cuda::Stream& stream) const;
+  void solve_prepared(const GpuWorkspace& workspace, cuda::DeviceAddress b, cuda::DeviceAddress x,
+                      uint32_t right_sides, bool transposed, const cuda::Stream& stream,
+                      cuda::DeviceAddress active = 0) const;
 
   /// Waits for the stream and says how the last factorization went. UsageError where there was
   /// none.
   FactorStatus status(const GpuWorkspace& workspace, const cuda::Stream& stream) const;
 
   const LuTables& tables() const { return tables_; }
+  /// On the GPU, f64 by the caller's number: what an unknown of the scaled system is multiplied
+  /// with.
+  cuda::DeviceAddress unknown_scale(bool transposed) const {
+    return (transposed ? row_scale_ : column_scale_)->address();
+  }
   uint32_t factor_bytes() const { return code_.factor_bytes; }
   uint32_t given_bytes() const { return code_.given_bytes; }
   bool is_complex() const { return code_.complex; }
@@ -110,6 +123,7 @@ private:
   /// Of the workspace, for each right-hand side that is solved for at once.
   uint64_t right_side_numbers() const;
   Solve upload(const GpuFlows::Solve& solve, const cuda::Stream& stream);
+  const Solve& solve_tables(bool transposed) const;
   void launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y, uint32_t threads,
               bool together, std::span<const uint64_t> arguments, const cuda::Stream& stream,
               uint32_t dynamic_shared_bytes = 0) const;

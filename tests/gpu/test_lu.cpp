@@ -6,6 +6,7 @@
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
+#include "tests/support/lu_refine.h"
 #include "tools/lu_gpu.h"
 #include "tools/lu_solver.h"
 
@@ -142,6 +143,62 @@ TEST_CASE("lu: one block solves") {
   // More shared memory than a kernel can declare.
   test::check_dataflow<double>(*context, test::random_grid(random, 10, 700, 0.2), random, true,
                                kThreads, 1024);
+}
+
+TEST_CASE("lu: refinement of small systems", "[sanitize]") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(16);
+  const Pattern pattern = test::random_square(random, 40, 3);
+  test::check_refinement<double, double>(*context, pattern, random, true, 64);
+  test::check_refinement<std::complex<float>, std::complex<double>>(*context, pattern, random, true,
+                                                                    64, 128);
+}
+
+TEST_CASE("lu: refinement") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 14;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const test::NamedPattern& named : test::hostile_squares(3000)) {
+    INFO(named.name);
+    test::check_refinement<double, double>(*context, named.pattern, random, false, kThreads);
+    test::check_refinement<float, double>(*context, named.pattern, random, true, kThreads, 512);
+  }
+  const Pattern grid = test::random_grid(random, 70, 50, 0.2);
+  test::check_refinement<float, float>(*context, grid, random, true, kThreads);
+  test::check_refinement<double, double>(*context, grid, random, true, kThreads, 1024);
+  test::check_refinement<std::complex<float>, std::complex<float>>(*context, grid, random, true,
+                                                                   kThreads);
+  test::check_refinement<std::complex<double>, std::complex<double>>(*context, grid, random, true,
+                                                                     kThreads);
+}
+
+TEST_CASE("lu: refinement captured and replayed") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(15);
+  const Pattern pattern = test::random_grid(random, 20, 20, 0.2);
+  const LuTables tables = test::tables_in_order(pattern);
+  const std::vector<double> a = test::dominant_values(pattern, random);
+  std::vector<double> b(tables.size);
+  for (double& value : b)
+    value = random.symmetric();
+  test::RefineOnDevice<float, double> device(*context, tables, kThreads);
+  device.refactor(a);
+  const std::vector<double> x = device.solve(a, b, 1, false);
+  const cuda::Graph graph(*context, device.factors().stream(),
+                          [&] { device.enqueue(1, false, {}); });
+  device.factors().vectors().upload(bytes_of(b), device.factors().stream());
+  graph.launch();
+  std::vector<double> again(tables.size);
+  device.factors().vectors().download(bytes_of(again), device.factors().stream());
+  CHECK(test::same_bits(again, x));
+  CHECK(device.results(1)[0].steps > 0);
 }
 
 TEST_CASE("lu: captured, replayed with new values, whatever was in memory") {
