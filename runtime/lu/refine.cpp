@@ -105,6 +105,20 @@ double scaled_norm(const Solver<T>& factors, std::span<const V> x, bool transpos
 
 } // namespace
 
+MatrixPattern pattern_of(const LuTables& tables) {
+  MatrixPattern pattern;
+  pattern.row_offset.assign(uint64_t{tables.size} + 1, 0);
+  pattern.column_index.resize(tables.input_nnz);
+  for (uint32_t j = 0; j < tables.size; ++j)
+    for (uint64_t p = tables.input_offset[j]; p < tables.input_offset[j + 1]; ++p) {
+      ++pattern.row_offset[tables.row_order[tables.input_row[p]] + 1];
+      pattern.column_index[tables.input_source[p]] = tables.column_order[j];
+    }
+  for (uint32_t i = 0; i < tables.size; ++i)
+    pattern.row_offset[i + 1] += pattern.row_offset[i];
+  return pattern;
+}
+
 template <class V>
 void residual(const MatrixView<V>& a, std::span<const V> b, std::span<const V> x, std::span<V> r,
               bool transposed) {

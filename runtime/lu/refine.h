@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace sparsertc::lu {
 
@@ -16,6 +17,14 @@ struct MatrixView {
   std::span<const uint32_t> column_index;
   std::span<const V> values;
 };
+
+/// The pattern of A as the caller has it: compressed rows.
+struct MatrixPattern {
+  std::vector<uint64_t> row_offset = {0};
+  std::vector<uint32_t> column_index;
+};
+/// Of the matrix that the tables are for.
+MatrixPattern pattern_of(const LuTables& tables);
 
 /// r = b - A x, or b - A^T x.
 template <class V>
