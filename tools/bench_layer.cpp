@@ -114,22 +114,31 @@ GpuLayer::GpuLayer(const cuda::Context& gpu, const cuda::Stream& stream, const A
 GpuLayer::~GpuLayer() = default;
 
 tune::Layer GpuLayer::shape() const {
-  return {operands_.rows, weights().pattern.columns, operands_.columns, weights().pattern.nnz(),
-          element_bytes(problem_.type)};
+  tune::Layer layer = {operands_.rows, weights().pattern.columns, operands_.columns,
+                       weights().pattern.nnz(), element_bytes(problem_.type)};
+  const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, {}, 0);
+  if (!schedule.problem.convolution) // a product of matrices, perhaps after all
+    return layer;
+  const Convolution& c = *schedule.problem.convolution;
+  const uint64_t row_bytes = uint64_t{c.width} * layer.element_bytes;
+  const bool can_be_staged = problem_.layout == Layout::row_major && row_bytes % 4 == 0 &&
+                             schedule.problem.ldb * layer.element_bytes % 4 == 0;
+  layer.images = {operands_.n,   c.channels,        c.height,         c.width,    c.out_height(),
+                  c.out_width(), c.window_height(), c.window_width(), c.stride_h, can_be_staged};
+  return layer;
 }
 
 std::vector<tune::Candidate> GpuLayer::space() const {
-  std::vector<tune::Candidate> space = tune::candidate_space(shape(), tune::device_of(gpu_));
-  if (!problem_.convolution)
+  const tune::Layer layer = shape();
+  std::vector<tune::Candidate> space = tune::candidate_space(layer, tune::device_of(gpu_));
+  if (!layer.images)
     return space;
   const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, {}, 0);
-  if (!schedule.problem.convolution) // a product of matrices after all
-    return space;
   // Border pixels are taken singly.
   const bool singly = std::all_of(schedule.ranges.begin(), schedule.ranges.end(),
                                   [](const BlockRange& range) { return range.border; });
   std::erase_if(space, [&](const tune::Candidate& candidate) {
-    return candidate.chunk > 0 || (singly && candidate.vec > 1);
+    return singly && candidate.vec > 1 && candidate.chunk == 0;
   });
   return space;
 }

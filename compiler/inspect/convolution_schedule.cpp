@@ -1,5 +1,6 @@
 #include "compiler/inspect/convolution_schedule.h"
 
+#include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -50,6 +51,10 @@ bool split_pays(const Convolution& convolution, uint64_t images) {
   return cost(parted.interior_count() * images, 1) +
              cost(parted.border_count() * images, kBorderCost) <=
          cost(convolution.out_pixels() * images, kBorderCost);
+}
+
+PixelSet all_pixels(uint32_t rows, uint32_t columns) {
+  return {{0, rows, rows, 0}, {0, columns, columns, 0}, false, false};
 }
 
 uint32_t choose_border_channels(const Pattern& pattern, const Convolution& convolution) {
@@ -112,6 +117,10 @@ CodeSize plan_border(const Pattern& pattern, SpmmSchedule& schedule) {
   if (!schedule.problem.convolution)
     return {};
   const Convolution& convolution = *schedule.problem.convolution;
+  if (stages_images(schedule)) { // what lies outside is staged as zeros
+    schedule.pixels.interior = {all_pixels(convolution.out_height(), convolution.out_width())};
+    return {};
+  }
   const uint64_t images = std::max(1u, schedule.problem.columns.value_or(1));
   schedule.pixels = output_pixels(convolution, split_pays(convolution, images));
   schedule.border_channels = choose_border_channels(pattern, convolution);
@@ -145,7 +154,7 @@ SpmmSchedule variant_of(const SpmmSchedule& schedule, const BlockRange& range) {
     variant.tile.vec = 1;
     variant.neighbouring_columns = false;
   }
-  if (schedule.problem.convolution) {
+  if (schedule.problem.convolution && !stages_images(schedule)) {
     const std::optional<uint32_t>& images = schedule.problem.columns;
     variant.guarded = !schedule.target.is_host &&
                       (!images || *images * range.grid.items % range.grid.items_per_block != 0);
@@ -159,6 +168,18 @@ void add_ranges(SpmmSchedule& schedule) {
   if (!problem.convolution) {
     schedule.ranges.push_back({{schedule.columns_per_n, schedule.columns_per_block()}, false, {}});
     schedule.guarded = !problem.columns || *problem.columns % schedule.columns_per_block() != 0;
+    return;
+  }
+  if (stages_images(schedule)) {
+    if (staging_piece_bytes(schedule) == 0)
+      return; // refused later
+    const Convolution& convolution = *problem.convolution;
+    const uint32_t line = staged_region(schedule).line;
+    const PixelSet positions = all_pixels(convolution.out_height(), line);
+    schedule.ranges.push_back(
+        {{positions.count(), schedule.columns_per_block()}, false, {positions}});
+    schedule.guarded = line != convolution.out_width() || !problem.columns ||
+                       *problem.columns * positions.count() % schedule.columns_per_block() != 0;
     return;
   }
   const OutputPixels& pixels = schedule.pixels;

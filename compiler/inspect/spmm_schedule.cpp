@@ -6,6 +6,7 @@
 
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/convolution_schedule.h"
+#include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -31,6 +32,10 @@ constexpr uint32_t kMostSums = 512;
 constexpr uint32_t kFirstWithClusters = 90;
 /// Chunks of B in flight that staging needs at least.
 constexpr uint32_t kLeastChunks = 2;
+/// Bytes of the smallest asynchronous copy.
+constexpr uint32_t kLeastCopy = 4;
+/// Elements of a channel that a thread copies: each has a pointer.
+constexpr uint32_t kMostPasses = 16;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -248,6 +253,8 @@ void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
 
 /// A pass of copies by all threads covers whole rows of B; a chunk is a whole number of passes.
 void round_chunk(SpmmSchedule& schedule) {
+  if (stages_images(schedule))
+    return;
   SpmmTile& tile = schedule.tile;
   const uint32_t row_bytes = schedule.columns_per_block() * element_bytes(schedule.problem.type);
   const uint32_t rows_a_pass =
@@ -258,7 +265,7 @@ void round_chunk(SpmmSchedule& schedule) {
 /// Groups that can share the pieces of a row of B evenly.
 uint32_t groups_for_staging(const SpmmSchedule& schedule) {
   const uint32_t piece = staging_piece_bytes(schedule);
-  if (piece == 0)
+  if (piece == 0 || stages_images(schedule))
     return 1;
   const uint32_t row_bytes = schedule.columns_per_block() * element_bytes(schedule.problem.type);
   const uint32_t pieces = row_bytes / piece;
@@ -305,9 +312,10 @@ void fit_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
 
 void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double mean_row_length) {
   SpmmTile& tile = schedule.tile;
+  const SpmmProblem& problem = schedule.problem;
   tile.stage = choice.stage.value_or(Stage::global);
   tile.weights = choice.weights.value_or(WeightOperand::immediate);
-  tile.chunk = choice.chunk.value_or(32);
+  tile.chunk = choice.chunk.value_or(problem.convolution ? 8 : 32);
   tile.prefetch = choice.prefetch.value_or(tile.stage == Stage::smem ? 3 : 8);
   if (schedule.target.is_host) {
     choose_host_tile(schedule, choice, mean_row_length);
@@ -315,7 +323,6 @@ void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double me
     choose_gpu_tile(schedule, choice);
     fit_gpu_tile(schedule, choice);
   }
-  const SpmmProblem& problem = schedule.problem;
   schedule.neighbouring_columns =
       !schedule.target.is_host && tile.vec > 1 && (tile.vec & (tile.vec - 1)) == 0 &&
       columns_allow_vector(problem, tile.vec) && tile.vec * element_bytes(problem.type) <= 16;
@@ -338,14 +345,24 @@ void check_staging(const SpmmSchedule& schedule) {
   if (tile.cluster != 1)
     refuse("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
   if (problem.layout != Layout::row_major)
-    refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
+    refuse(problem.convolution ? "stage=smem needs images in NCHW" : "stage=smem needs row-major B",
+           fmt::format("choose stage=global or --layout={}", problem.convolution ? "nchw" : "row"));
   if (tile.prefetch < kLeastChunks)
     refuse("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
   const uint32_t piece = staging_piece_bytes(schedule);
   if (piece == 0)
-    refuse("stage=smem copies at least 4 aligned bytes at a time, which N or ldb of this problem "
-           "do not allow",
-           "choose stage=global, or pad N and ldb to a multiple of 4 bytes");
+    refuse(fmt::format("stage=smem copies at least 4 aligned bytes at a time, which {} or ldb of "
+                       "this problem do not allow",
+                       problem.convolution ? "the width of the images" : "N"),
+           fmt::format("choose stage=global, or pad {} and ldb to a multiple of 4 bytes",
+                       problem.convolution ? "the images" : "N"));
+  if (stages_images(schedule)) {
+    if (staged_region(schedule).passes > kMostPasses)
+      refuse(fmt::format("stage=smem: {} threads would copy {} elements each of a channel",
+                         schedule.threads_x * tile.groups, staged_region(schedule).passes),
+             "choose more groups, or a smaller vec");
+    return;
+  }
   const uint32_t pieces = schedule.columns_per_block() * element_bytes(problem.type) / piece;
   if (tile.groups % groups_for_staging(schedule) != 0)
     refuse(fmt::format("stage=smem: {} threads cannot share {} pieces of a row evenly",
@@ -436,7 +453,13 @@ uint32_t split_begin(uint32_t inner, uint32_t parts, uint32_t part) {
 uint32_t staging_piece_bytes(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   const uint32_t size = element_bytes(problem.type);
-  for (uint32_t piece : {16u, 8u, 4u}) {
+  if (problem.convolution) { // padding shifts the rows of images: elements, or pairs of halves
+    const uint32_t elements = size < kLeastCopy ? kLeastCopy / size : 1;
+    const bool whole = problem.layout == Layout::row_major &&
+                       problem.convolution->width % elements == 0 && problem.ldb % elements == 0;
+    return whole ? elements * size : 0;
+  }
+  for (uint32_t piece : {16u, 8u, kLeastCopy}) {
     if (piece < size)
       break;
     const uint32_t elements = piece / size;
@@ -453,6 +476,8 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
     return 0;
   if (tile.strategy == Strategy::compressed)
     return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
+  if (stages_images(schedule))
+    return staging_piece_bytes(schedule) == 0 ? 0 : staged_region_bytes(schedule);
   if (tile.stage == Stage::smem)
     return uint64_t{tile.prefetch} * tile.chunk * schedule.columns_per_block() *
            element_bytes(schedule.problem.type);
@@ -471,12 +496,9 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   schedule.rows = pattern.rows;
   schedule.inner = pattern.columns;
   settle_problem(schedule);
-  if (schedule.problem.convolution && given.stage == Stage::smem)
-    refuse("stage=smem is for products of matrices, and for convolutions that are one (1x1, stride "
-           "1; NCHW: one image)",
-           "choose stage=global");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
+  schedule.tile.stage = given.stage.value_or(Stage::global);
   const CodeSize border = plan_border(pattern, schedule);
   SpmmTileChoice choice = given;
   if (border.is_all) {

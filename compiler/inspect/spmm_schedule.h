@@ -48,7 +48,7 @@ struct SpmmTile {
   /// Blocks of a cluster, each with `splitk` parts of K of its own: 1, 2, 4 or 8.
   uint32_t cluster = 1;
   Stage stage = Stage::global;
-  uint32_t chunk = 32; ///< smem: rows of B in one copy
+  uint32_t chunk = 32; ///< smem: rows of B in one copy, of a convolution channels
   uint32_t prefetch =
       8; ///< loads of B issued ahead of their use (smem: chunks in flight, at least 2)
   WeightOperand weights = WeightOperand::immediate;

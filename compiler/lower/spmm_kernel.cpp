@@ -54,12 +54,16 @@ void RangeWriter::write_prologue() {
       arguments_.inside = inside_;
     if (range_.pixels.empty())
       write_matrix_pointers();
+    else if (stages_images(schedule_))
+      write_image_pointers();
     else
       write_pixel_pointers();
   }
   if (parts_are_threads(schedule_))
     write_partial_pointer();
-  if (tile_.stage == Stage::smem)
+  if (stages_images(schedule_))
+    write_image_staging();
+  else if (tile_.stage == Stage::smem)
     write_staging_pointers();
 }
 
@@ -114,7 +118,7 @@ void RangeWriter::write_columns() {
           ? (schedule_.problem.columns ? operands_.n
                                        : arithmetic_.mul(operands_.n, schedule_.columns_per_n))
           : arithmetic_.mul(operands_.n, static_cast<int64_t>(range_.grid.items));
-  const uint32_t width = schedule_.neighbouring_columns ? tile_.vec : 1;
+  const uint32_t width = schedule_.neighbouring_columns || stages_images(schedule_) ? tile_.vec : 1;
   const Reg block = block_in_range().reg();
   block_column_ = builder_.mul(Scalar::i32, block, Operand::integer(schedule_.columns_per_block()));
   Reg first;
@@ -232,7 +236,106 @@ void RangeWriter::write_staging_pointers() {
   const Operand stride = arguments_.b_stride.valid() ? Operand(arguments_.b_stride)
                                                      : Operand::integer(b_row_bytes(schedule_));
   const Reg row_of_b = builder_.index(operands_.b, arguments_.copy_row, stride);
-  arguments_.copy_source = builder_.index(row_of_b, column, Operand::integer(size));
+  arguments_.copy_sources = {builder_.index(row_of_b, column, Operand::integer(size))};
+}
+
+/// A thread of a block that stages images has `vec` positions of a line side by side, of which
+/// those beyond the output's width are not stored.
+void RangeWriter::write_image_pointers() {
+  const Convolution& c = *schedule_.problem.convolution;
+  const StagedRegion region = staged_region(schedule_);
+  const int64_t size = element_bytes(schedule_.problem.type);
+  const PixelWriter writer(builder_, schedule_, range_);
+  const PixelWriter::Pixel pixel = writer.of_item(thread_columns_[0]);
+  arguments_.inside.clear();
+  for (uint32_t v = 0; v < tile_.vec; ++v) {
+    const Number column = arithmetic_.add(pixel.column, v);
+    arguments_.c.push_back(v == 0 ? writer.output(operands_.c, pixel)
+                                  : builder_.offset(arguments_.c[0], Operand::integer(v * size)));
+    if (schedule_.problem.epilogue.residual) // which is loaded without asking
+      arguments_.residual.push_back(
+          writer.output(operands_.residual,
+                        {pixel.image, pixel.row, arithmetic_.min(column, c.out_width() - 1)}));
+    if (!schedule_.guarded)
+      continue;
+    Reg inside = inside_[0];
+    if (region.line != c.out_width())
+      inside = builder_.value(
+          Opcode::bit_and, Scalar::pred,
+          {inside, builder_.compare(Comparison::lt, Scalar::i32, arithmetic_.in_register(column),
+                                    Operand::integer(c.out_width()))});
+    arguments_.inside.push_back(inside);
+  }
+  const auto row_of = [&](const PixelWriter::Pixel& of) {
+    return arithmetic_.add(arithmetic_.mul(of.image, region.image_rows),
+                           arithmetic_.mul(of.row, c.stride_h));
+  };
+  const uint32_t last = (c.out_width() - 1) / tile_.vec * tile_.vec;
+  first_row_ = row_of(writer.of_item(block_column_));
+  const Number place =
+      arithmetic_.add(arithmetic_.mul(arithmetic_.sub(row_of(pixel), first_row_), region.pitch),
+                      arithmetic_.mul(arithmetic_.min(pixel.column, last), c.stride_w));
+  arguments_.staged_columns = builder_.index(
+      builder_.address(shared_symbol_), arithmetic_.in_register(place), Operand::integer(size));
+}
+
+/// Where a thread's pieces of a channel come from and go to (StagedRegion).
+void RangeWriter::write_image_staging() {
+  const SpmmProblem& problem = schedule_.problem;
+  const Convolution& c = *problem.convolution;
+  const StagedRegion region = staged_region(schedule_);
+  const int64_t size = element_bytes(problem.type);
+  const uint32_t threads = schedule_.threads_x * tile_.groups;
+  const uint32_t pieces = region.channel / region.piece;
+  Reg q = thread_x();
+  if (tile_.groups > 1)
+    q = builder_.add(Scalar::i32, q,
+                     builder_.mul(Scalar::i32, group(), Operand::integer(schedule_.threads_x)));
+  if (region.last_pass_threads != threads)
+    arguments_.copies_last = builder_.compare(Comparison::lt, Scalar::i32, q,
+                                              Operand::integer(region.last_pass_threads));
+  Reg to = builder_.address(shared_symbol_);
+  Reg source = operands_.b;
+  if (region.channels_a_pass > 1) {
+    const Operand divisor = Operand::integer(pieces);
+    arguments_.copy_row = builder_.value(Opcode::divu, Scalar::i32, {q, divisor});
+    q = builder_.value(Opcode::remu, Scalar::i32, {q, divisor});
+    to = builder_.index(to, arguments_.copy_row, Operand::integer(region.channel * size));
+    source = builder_.index(source, arguments_.copy_row,
+                            Operand::integer(static_cast<int64_t>(c.in_pixels()) * size));
+  }
+  arguments_.staged_copies = builder_.index(to, q, Operand::integer(region.piece * size));
+  const bool one_image = problem.columns == 1u;
+  for (uint32_t pass = 0; pass < region.passes; ++pass) {
+    const Number element =
+        arithmetic_.mul(arithmetic_.add(q, int64_t{pass} * threads), region.piece);
+    const Number row = arithmetic_.add(first_row_, arithmetic_.div(element, region.pitch));
+    const Number image = one_image ? Number(0) : arithmetic_.div(row, region.image_rows);
+    const Number in_image = one_image ? row : arithmetic_.rem(row, region.image_rows);
+    const Number y = arithmetic_.sub(in_image, region.pad_top);
+    const Number x = arithmetic_.sub(arithmetic_.rem(element, region.pitch), region.pad_left);
+    const auto below = [&](Number a, Number b) {
+      return builder_.compare(Comparison::ltu, Scalar::i32, arithmetic_.in_register(a),
+                              b.operand());
+    };
+    const auto both = [&](Reg a, Reg b) {
+      return builder_.value(Opcode::bit_and, Scalar::pred, {a, b});
+    };
+    Reg inside = both(below(y, c.height), below(x, c.width));
+    if (!one_image)
+      inside = both(inside, below(image, operands_.n));
+    const auto if_inside = [&](Number a) {
+      return builder_.select(Scalar::i32, inside, arithmetic_.in_register(a), Operand::integer(0));
+    };
+    Reg from = source;
+    if (!one_image)
+      from = builder_.index(from, if_inside(image),
+                            Operand::integer(static_cast<int64_t>(problem.ldb) * size));
+    from = builder_.index(from, if_inside(arithmetic_.add(arithmetic_.mul(y, c.width), x)),
+                          Operand::integer(size));
+    arguments_.copy_sources.push_back(from);
+    arguments_.copy_bytes.push_back(if_inside(region.piece * size));
+  }
 }
 
 } // namespace sparsertc

@@ -55,6 +55,8 @@ private:
   void add_pixel(const PixelWriter& writer, const PixelWriter::Pixel& pixel);
   void write_partial_pointer();
   void write_staging_pointers();
+  void write_image_pointers();
+  void write_image_staging();
 
   ir::Builder& builder_;
   Arithmetic arithmetic_;
@@ -67,6 +69,7 @@ private:
   TileArguments arguments_;
   Number columns_ = 0; ///< of all blocks of the range
   ir::Reg thread_x_, group_, part_, block_column_;
+  Number first_row_ = 0; ///< of the tall image, in the block's region
   std::vector<ir::Reg> thread_columns_, inside_;
 };
 

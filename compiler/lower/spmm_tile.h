@@ -3,6 +3,7 @@
 
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/spmm_schedule.h"
+#include "compiler/inspect/staged_region.h"
 #include "compiler/lower/tap_bits.h"
 #include "ir/builder.h"
 
@@ -25,9 +26,14 @@ struct TileArguments {
   /// Split K on a GPU: this thread's first partial sum, and its group's barrier (i32; clusters
   /// have their own).
   ir::Reg partial, barrier;
-  /// Staged B: where this thread's columns are read, where its copies go, where they come from, and
-  /// the row of B (i32) its first copy belongs to.
-  ir::Reg staged_columns, staged_copies, copy_source, copy_row;
+  /// Staged B: where this thread's columns are read, where its copies go, where they come from (for
+  /// each pass of them), and the row of B or channel (i32) its first copy belongs to.
+  ir::Reg staged_columns, staged_copies, copy_row;
+  std::vector<ir::Reg> copy_sources;
+  /// Staged images: bytes (i32) that each pass reads, 0 outside the image; whether the thread takes
+  /// part in the last pass, invalid where all do.
+  std::vector<ir::Reg> copy_bytes;
+  ir::Reg copies_last;
   /// Border of a convolution: which rows and columns of the filter are inside the image, as bits of
   /// i32 words (TapBits).
   std::vector<ir::Reg> taps;
@@ -232,8 +238,18 @@ void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
   if (stage) {
     visit(staged_columns, staged, std::string("staged_columns"));
     visit(staged_copies, staged, std::string("staged_copies"));
-    visit(copy_source, element, std::string("copy_source"));
-    visit(copy_row, Scalar::i32, std::string("copy_row"));
+    const bool images = stages_images(schedule);
+    const StagedRegion region = images ? staged_region(schedule) : StagedRegion();
+    copy_sources.resize(region.passes);
+    copy_bytes.resize(images ? region.passes : 0);
+    for (size_t i = 0; i < copy_sources.size(); ++i)
+      visit(copy_sources[i], element, "copy_source" + std::to_string(i));
+    for (size_t i = 0; i < copy_bytes.size(); ++i)
+      visit(copy_bytes[i], Scalar::i32, "copy_bytes" + std::to_string(i));
+    if (!images || region.channels_a_pass > 1)
+      visit(copy_row, Scalar::i32, std::string("copy_row"));
+    if (images && region.last_pass_threads != schedule.threads_x * schedule.tile.groups)
+      visit(copies_last, Scalar::pred, std::string("copies_last"));
   }
 }
 

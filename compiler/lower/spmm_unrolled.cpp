@@ -10,6 +10,7 @@
 // In the border of a convolution the used k are grouped, by a chunk of channels and by their tap,
 // and each group stands in an `if` that asks whether the tap is inside the image.
 #include "compiler/lower/spmm_tile.h"
+#include "compiler/lower/staged_images.h"
 
 #include <algorithm>
 #include <span>
@@ -64,7 +65,7 @@ public:
   }
 
   /// The operands for one k, from the loaded elements.
-  void set_column(Reg loaded) {
+  void set_column(const std::vector<Reg>& loaded) {
     values_.clear();
     for (uint32_t v = 0; v < vec_; ++v)
       values_.push_back(widen(builder_, loaded[v]));
@@ -104,7 +105,7 @@ public:
       builder.constant(Scalar::f32, Operand::f32(0.0f), sums_[i]);
   }
 
-  void set_column(Reg loaded) {
+  void set_column(const std::vector<Reg>& loaded) {
     values_.clear();
     for (uint32_t v = 0; v < vec_; v += step_)
       values_.push_back(
@@ -157,17 +158,20 @@ class GlobalB {
 public:
   GlobalB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
       : builder_(builder), schedule_(schedule),
-        address_(builder, arguments.b, b_rows(schedule), arguments.b_stride) {}
+        address_(builder, arguments.b, b_rows(schedule), arguments.b_stride),
+        loaded_(schedule.tile.vec) {}
 
-  Reg load(uint32_t k) {
+  /// The thread's elements of row k; valid until the next call.
+  const std::vector<Reg>& load(uint32_t k) {
     const uint32_t vec = schedule_.tile.vec;
     const uint32_t width = schedule_.neighbouring_columns ? vec : 1;
-    const Reg loaded = builder_.fresh_tuple(element_scalar(schedule_.problem.type), vec);
     for (uint32_t v = 0; v < vec; v += width) {
       const auto place = address_.at(k, v / width);
-      builder_.load(place.pointer, place.offset, width, Cache::readonly, loaded[v]);
+      const Reg vector = builder_.load(place.pointer, place.offset, width, Cache::readonly);
+      for (uint32_t i = 0; i < width; ++i)
+        loaded_[v + i] = vector[i];
     }
-    return loaded;
+    return loaded_;
   }
   void finish() {}
   /// Where a block of control flow begins or ends.
@@ -177,59 +181,44 @@ private:
   Builder& builder_;
   const SpmmSchedule& schedule_;
   RowAddress address_;
+  std::vector<Reg> loaded_;
 };
 
-/// B in chunks of rows in shared memory, a ring of `prefetch` chunks filled ahead by asynchronous
-/// copies. Every tile of a block walks through all chunks, since all of its threads copy.
+/// B in chunks of rows in shared memory.
 class StagedB {
 public:
   StagedB(Builder& builder, const SpmmSchedule& schedule, TileArguments& arguments)
-      : builder_(builder), schedule_(schedule),
-        arguments_(arguments), copy_pointers_{arguments.copy_source},
-        source_(builder, copy_pointers_, b_rows(schedule), arguments.b_stride) {
-    const SpmmTile& tile = schedule.tile;
-    element_ = element_bytes(schedule.problem.type);
-    row_bytes_ = schedule.columns_per_block() * element_;
-    piece_ = staging_piece_bytes(schedule);
-    rows_a_pass_ = schedule.threads_x * tile.groups * piece_ / row_bytes_;
-    chunks_ = (schedule.inner + tile.chunk - 1) / tile.chunk;
-    for (uint32_t chunk = 0; chunk + 1 < tile.prefetch; ++chunk)
-      copy_chunk(chunk);
-  }
+      : builder_(builder), schedule_(schedule), arguments_(arguments),
+        source_(builder, arguments.copy_sources, b_rows(schedule), arguments.b_stride),
+        element_(element_bytes(schedule.problem.type)),
+        row_bytes_(schedule.columns_per_block() * element_), piece_(staging_piece_bytes(schedule)),
+        rows_a_pass_(schedule.threads_x * schedule.tile.groups * piece_ / row_bytes_),
+        loaded_(schedule.tile.vec),
+        chunks_(builder, (schedule.inner + schedule.tile.chunk - 1) / schedule.tile.chunk,
+                schedule.tile.prefetch, [this](uint32_t chunk) { copy_chunk(chunk); }) {}
+  StagedB(const StagedB&) = delete;
 
-  Reg load(uint32_t k) {
+  const std::vector<Reg>& load(uint32_t k) {
     const SpmmTile& tile = schedule_.tile;
-    while (next_ <= k / tile.chunk)
-      enter_next_chunk();
-    const uint32_t slot = k / tile.chunk % tile.prefetch;
+    chunks_.enter(k / tile.chunk);
+    const uint32_t slot = chunks_.slot(k / tile.chunk);
     const int64_t row = int64_t{slot * tile.chunk + k % tile.chunk} * row_bytes_;
     const uint32_t width = schedule_.neighbouring_columns ? tile.vec : 1;
-    const Reg loaded = builder_.fresh_tuple(element_scalar(schedule_.problem.type), tile.vec);
-    for (uint32_t v = 0; v < tile.vec; v += width)
-      builder_.load(arguments_.staged_columns,
-                    row + int64_t{v / width} * schedule_.threads_x * element_, width, Cache::normal,
-                    loaded[v]);
-    return loaded;
+    for (uint32_t v = 0; v < tile.vec; v += width) {
+      const Reg vector =
+          builder_.load(arguments_.staged_columns,
+                        row + int64_t{v / width} * schedule_.threads_x * element_, width);
+      for (uint32_t i = 0; i < width; ++i)
+        loaded_[v + i] = vector[i];
+    }
+    return loaded_;
   }
-  /// The rest of the chunks: the other tiles of the block wait for this one's copies.
-  void finish() {
-    while (next_ < chunks_)
-      enter_next_chunk();
-  }
+  void finish() { chunks_.finish(); }
 
 private:
-  void enter_next_chunk() {
-    builder_.clear_origin();
-    builder_.copy_wait(schedule_.tile.prefetch - 2);
-    builder_.barrier();
-    copy_chunk(next_ + schedule_.tile.prefetch - 1);
-    ++next_;
-  }
-
-  /// Starts the copies of a chunk (none beyond the last) and closes their group.
   void copy_chunk(uint32_t chunk) {
     const SpmmTile& tile = schedule_.tile;
-    for (uint32_t pass = 0; chunk < chunks_ && pass * rows_a_pass_ < tile.chunk; ++pass) {
+    for (uint32_t pass = 0; pass * rows_a_pass_ < tile.chunk; ++pass) {
       const uint32_t row = chunk * tile.chunk + pass * rows_a_pass_;
       if (row >= schedule_.inner)
         break;
@@ -245,16 +234,15 @@ private:
       builder_.copy_async(arguments_.staged_copies, static_cast<int32_t>(slot_row * row_bytes_),
                           place.pointer, static_cast<int32_t>(place.offset), piece_, bytes);
     }
-    builder_.copy_commit();
   }
 
   Builder& builder_;
   const SpmmSchedule& schedule_;
   TileArguments& arguments_;
-  std::vector<Reg> copy_pointers_;
   RowAddress source_;
-  uint32_t element_ = 0, row_bytes_ = 0, piece_ = 0, rows_a_pass_ = 0, chunks_ = 0;
-  uint32_t next_ = 0; ///< chunk to enter next
+  uint32_t element_, row_bytes_, piece_, rows_a_pass_;
+  std::vector<Reg> loaded_;
+  StagedChunks chunks_; ///< begins to copy when it is made
 };
 
 template <class Sums, class B>
@@ -402,15 +390,17 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
       write_products<Sums, GlobalB>(builder, entries_of(p), sums, b);
   };
 
-  if (schedule.tile.stage == Stage::smem) {
-    StagedB b(builder, schedule, arguments);
+  const auto write_staged = [&](auto&& b) {
     Sums sums(builder, schedule, rows);
-    write_products<Sums, StagedB>(builder, entries_of(0), sums, b);
+    write_products(builder, std::span<const Entry>(entries_of(0)), sums, b);
     b.finish();
     for (uint32_t row = 0; row < rows; ++row)
       epilogue.write_row(schedule.row_order[first_row + row], sums.row(row));
-    return;
-  }
+  };
+  if (stages_images(schedule))
+    return write_staged(StagedImages(builder, schedule, arguments));
+  if (schedule.tile.stage == Stage::smem)
+    return write_staged(StagedB(builder, schedule, arguments));
   if (parts_are_threads(schedule)) {
     GlobalB b(builder, schedule, arguments);
     Sums sums(builder, schedule, rows);

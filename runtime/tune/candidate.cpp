@@ -37,13 +37,48 @@ double used_columns(const Layer& layer, uint32_t rows) {
   return layer.k * (1 - std::pow(1 - density, rows));
 }
 
+/// How a convolution's staged images lie (StagedRegion of the compiler), about.
+struct Staged {
+  double columns = 0; ///< positions of threads in all images
+  double region = 0;  ///< elements of a channel that a block copies
+};
+Staged staged_images(const Layer& layer, const Candidate& candidate) {
+  const LayerImages& images = *layer.images;
+  const double pitch = images.width + (images.window_width - 1) / 2;
+  const double line =
+      images.stride == 1 ? std::max<double>(images.out_width, pitch) : images.out_width;
+  const double lines = ceil_div(32.0 * candidate.warps * candidate.vec, line) + 1;
+  return {images.count * images.out_height * line,
+          (lines * images.stride + images.window_height - 1) * pitch};
+}
+bool stages_images(const Layer& layer, const Candidate& candidate) {
+  return layer.images && candidate.chunk > 0;
+}
+/// Columns that threads take.
+double columns_of(const Layer& layer, const Candidate& candidate) {
+  return stages_images(layer, candidate) ? staged_images(layer, candidate).columns : layer.n;
+}
+double chunks_of(const Layer& layer, const Candidate& candidate) {
+  return candidate.chunk == 0
+             ? 0
+             : ceil_div(layer.images ? layer.images->channels : layer.k, candidate.chunk);
+}
+/// Copies of an element each that a thread starts for a channel of the images.
+double copies_of_channel(const Layer& layer, const Candidate& candidate) {
+  const double ratio = staged_images(layer, candidate).region / threads_of(candidate);
+  return ratio > 1 ? std::ceil(ratio) : 1 / std::floor(1 / ratio);
+}
+
 double instructions_of_part(const Layer& layer, const Candidate& candidate) {
   const double tiles = ceil_div(layer.m, candidate.rows);
-  const double chunks = candidate.chunk > 0 ? ceil_div(layer.k, candidate.chunk) : 0;
   const double sums = candidate.rows * candidate.vec;
-  return (static_cast<double>(layer.nnz) / tiles + used_columns(layer, candidate.rows)) *
+  const double copies = stages_images(layer, candidate)
+                            ? layer.images->channels * copies_of_channel(layer, candidate)
+                            : 0;
+  return copies +
+         (static_cast<double>(layer.nnz) / tiles + used_columns(layer, candidate.rows)) *
              candidate.vec / candidate.parts() +
-         (candidate.parts() > 1 ? 4 : 2) * sums + 6 * chunks + 16;
+         (candidate.parts() > 1 ? 4 : 2) * sums + 6 * chunks_of(layer, candidate) + 16;
 }
 
 /// Registers that are taken besides loads in flight: sums, addresses, what the code around needs.
@@ -54,6 +89,8 @@ uint32_t least_registers(const Candidate& candidate) {
 /// Of a block: staged chunks of B, or partial sums.
 double shared_bytes(const Layer& layer, const Candidate& candidate) {
   const double columns = 32.0 * candidate.warps * candidate.vec;
+  if (stages_images(layer, candidate))
+    return 3 * candidate.chunk * staged_images(layer, candidate).region * layer.element_bytes;
   if (candidate.chunk > 0)
     return 3 * candidate.chunk * columns * layer.element_bytes;
   if (candidate.parts() > 1)
@@ -86,8 +123,9 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
   // Threads beyond N, rows beyond M.
   const double columns_per_block = 32.0 * candidate.warps * candidate.vec;
   const double warp_columns = 32.0 * candidate.vec;
-  if (ceil_div(layer.n, columns_per_block) * columns_per_block >
-      std::max(ceil_div(layer.n, warp_columns) * warp_columns, 1.35 * layer.n))
+  const double n = columns_of(layer, candidate);
+  if (ceil_div(n, columns_per_block) * columns_per_block >
+      std::max(ceil_div(n, warp_columns) * warp_columns, 1.35 * n))
     return false;
   const double tiles = ceil_div(layer.m, candidate.rows);
   if (candidate.rows > std::max(4u, layer.m) || candidate.groups > tiles)
@@ -174,7 +212,7 @@ Occupancy occupancy_of(const Layer& layer, const Device& device, const Candidate
   const double columns = 32.0 * candidate.warps * candidate.vec;
   Occupancy occupancy;
   occupancy.warps = threads / 32.0;
-  occupancy.blocks = candidate.cluster * ceil_div(layer.n, columns) *
+  occupancy.blocks = candidate.cluster * ceil_div(columns_of(layer, candidate), columns) *
                      ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
   occupancy.blocks_of_sm = ceil_div(occupancy.blocks, device.multiprocessors);
   const double registers = std::max<double>(candidate.registers, least_registers(candidate));
@@ -201,23 +239,29 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
   const double parts_of_block = candidate.groups * candidate.splitk;
   const double tiles = ceil_div(layer.m, candidate.rows);
   const double loads = used_columns(layer, candidate.rows) / candidate.parts();
-  const bool staged = candidate.chunk > 0;
+  const bool staged = candidate.chunk > 0, images = stages_images(layer, candidate);
 
   const double code = tiles * candidate.parts() * part * kInstructionBytes / 0.4e6;
   const double supply = on.blocks_of_sm * parts_of_block * part * 1.9 / kClocksPerMicrosecond;
   const double issue = on.blocks_of_sm * on.warps * part / (4 * 0.45) / kClocksPerMicrosecond;
-  const double load_slots = on.blocks_of_sm * on.warps * loads * 1.3 / kClocksPerMicrosecond;
-  const double loads_from_l2 =
-      staged ? on.blocks * layer.k * candidate.warps : on.blocks * on.warps * loads;
-  const double l2 = loads_from_l2 * 32 * candidate.vec * layer.element_bytes / 16e6;
+  const double slots =
+      images ? loads * candidate.vec + layer.images->channels * copies_of_channel(layer, candidate)
+             : loads * 1.3;
+  const double load_slots = on.blocks_of_sm * on.warps * slots / kClocksPerMicrosecond;
+  const double line_bytes = 32 * candidate.vec * layer.element_bytes;
+  const double l2 = images ? on.blocks * layer.images->channels *
+                                 staged_images(layer, candidate).region * layer.element_bytes / 5e6
+                    : staged ? on.blocks * layer.k * candidate.warps * line_bytes / 16e6
+                             : on.blocks * on.warps * loads * line_bytes / 16e6;
   const double in_flight =
       std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 13.0);
-  const double latency =
-      on.waves *
-      (staged ? ceil_div(layer.k, candidate.chunk) * 330 : (loads / in_flight + 1) * 240) /
-      kClocksPerMicrosecond;
+  const double latency = on.waves *
+                         (images   ? chunks_of(layer, candidate) * 150
+                          : staged ? chunks_of(layer, candidate) * 330
+                                   : (loads / in_flight + 1) * 240) /
+                         kClocksPerMicrosecond;
   const double meetings = candidate.cluster > 1 ? 4.4 : candidate.splitk > 1 ? 0.27 : 0.0;
-  const double factor = (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
+  const double factor = (staged && !images ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
   return 1.1 + meetings + factor * together({code, supply, issue, load_slots, l2, latency}, 2.9);
 }
 
@@ -269,10 +313,18 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
               for (uint32_t cluster : {1u, 2u, 4u, 8u})
                 add({{}, registers, 0, rows, vec, warps, groups, splitk, 0, false, cluster});
             // Staging pays where several tiles share what was copied.
-            if (whole_pieces && groups > 1 && warps > 1)
+            if (!layer.images && whole_pieces && groups > 1 && warps > 1)
               for (uint32_t chunk : {16u, 32u, 64u})
                 add({{}, registers, 0, rows, vec, warps, groups, 1, chunk, false});
           }
+  // Staged images pay for each tap that reads them again; blocks may have any number of warps.
+  if (layer.images && layer.images->can_be_staged)
+    for (uint32_t rows : {4u, 8u, 16u, 24u, 32u, 48u, 64u})
+      for (uint32_t warps = 2; warps <= 16; ++warps)
+        for (uint32_t groups : {1u, 2u, 4u})
+          for (uint32_t registers : {255u, 168u, 128u, 96u, 64u})
+            for (uint32_t chunk : {4u, 8u, 16u})
+              add({{}, registers, 0, rows, 1, warps, groups, 1, chunk, false});
   for (uint32_t rows : {1u, 2u, 4u})
     for (uint32_t warps : {1u, 2u, 4u, 8u})
       for (uint32_t groups : {1u, 2u, 4u, 8u})

@@ -35,17 +35,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sparsertc::tune {
 
+/// The images of a convolution that is not a product of matrices.
+struct LayerImages {
+  uint32_t count = 1;
+  uint32_t channels = 0, height = 0, width = 0; ///< of the input
+  uint32_t out_height = 0, out_width = 0;
+  uint32_t window_height = 1, window_width = 1, stride = 1;
+  /// A block can stage its part of them: NCHW, rows of whole pieces of 4 bytes.
+  bool can_be_staged = false;
+};
+
 /// The product to be tuned: C (M x N) = A (M x K, sparse) * B (K x N).
 struct Layer {
   uint32_t m = 0, k = 0, n = 0;
   uint64_t nnz = 0;
   uint32_t element_bytes = 4; ///< of B and C
+  std::optional<LayerImages> images = {};
 };
 
 /// What the space and the model need to know of a GPU.

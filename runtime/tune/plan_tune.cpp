@@ -101,6 +101,24 @@ bool is_product(const PlanManifest& manifest) {
          images.out_width == images.width;
 }
 
+LayerImages layer_images(const PlanManifest& manifest, uint32_t count) {
+  const PlanImages& images = *manifest.images;
+  const uint32_t out_height = std::max(1u, images.out_height);
+  const uint64_t row_bytes = uint64_t{images.width} * manifest.element_bytes;
+  const bool whole_pieces =
+      row_bytes % 4 == 0 && manifest.ldb.value_or(0) * manifest.element_bytes % 4 == 0;
+  return {count,
+          images.channels,
+          images.height,
+          images.width,
+          images.out_height,
+          images.out_width,
+          images.window_height,
+          images.window_width,
+          std::max(1u, (2 * images.height / out_height + 1) / 2), // about
+          !manifest.column_major && whole_pieces};
+}
+
 class PlanTuner {
 public:
   PlanTuner(const Plan& untuned, const PlanTuneOptions& options)
@@ -205,11 +223,11 @@ private:
     std::vector<Candidate> candidates;
     if (options_.record)
       candidates.push_back(candidate_of(*options_.record));
-    const Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
-                         outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
-    std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
-    if (manifest.images && !is_product(manifest)) // images are not staged
-      std::erase_if(space, [](const Candidate& candidate) { return candidate.chunk > 0; });
+    Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
+                   outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
+    if (manifest.images && !is_product(manifest))
+      layer.images = layer_images(manifest, columns_);
+    const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
     candidates.insert(candidates.end(), space.begin(), space.end());
 
     const MakingThreads making = making_threads(options_.jobs);

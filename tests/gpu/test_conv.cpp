@@ -27,6 +27,16 @@ constexpr const char* kTiles[] = {
     "strategy=unrolled,rows=8,warps=1,groups=2,cluster=2",
 };
 
+constexpr const char* kStagedTiles[] = {
+    "stage=smem",
+    "stage=smem,rows=8,warps=1,chunk=1,prefetch=2",
+    "stage=smem,rows=3,vec=2,warps=1,chunk=2",
+    "stage=smem,rows=5,vec=4,warps=1,groups=2,chunk=3,prefetch=2",
+    "stage=smem,rows=4,warps=3,groups=8,chunk=6",
+};
+/// Of kGeometries those with images of even width.
+constexpr size_t kEvenWidths[] = {5, 6, 8, 9, 11};
+
 struct Geometry {
   const char* words; ///< of --conv
   uint32_t filters;
@@ -70,6 +80,7 @@ struct Layer {
   const char* words;
   DataType type = DataType::f32;
   Layout layout = Layout::row_major;
+  const char* tile = "";
 };
 constexpr Layer kLayers[] = {
     {"weights/rn90_3x3_90/filter_bg1.npy.gz", "N=1,H=56,W=56,R=3,S=3,pad=1"},
@@ -80,6 +91,10 @@ constexpr Layer kLayers[] = {
      "N=1,H=7,W=7,R=3,S=3,pad=1"},
     {"dlmc/rn50/magnitude_pruning/0.98/bottleneck_2_block_group4_1_1.smtx.gz",
      "N=8,H=7,W=7,R=3,S=3,pad=1", DataType::f32, Layout::column_major},
+    {"weights/rn90_3x3_90/filter_bg2.npy.gz", "N=8,H=28,W=28,R=3,S=3,pad=1", DataType::f32,
+     Layout::row_major, "stage=smem,rows=32,warps=8"},
+    {"dlmc/rn50/magnitude_pruning/0.95/bottleneck_2_block_group4_1_1.smtx.gz",
+     "N=8,H=7,W=7,R=3,S=3,pad=1", DataType::f32, Layout::row_major, "stage=smem,rows=8,warps=7"},
 };
 
 } // namespace
@@ -105,6 +120,29 @@ TEST_CASE("convolutions by every tile") {
   for (const char* tile : kTiles)
     for (const DataType type : kTypes)
       check_case(make_case(kGeometries[0], type, Layout::row_major, true, tile));
+}
+
+TEST_CASE("convolutions of staged images") {
+  if (!Machine::get().can_test())
+    return;
+  unsigned number = 0;
+  for (const char* tile : kStagedTiles) {
+    for (const size_t geometry : {0, 1, 2, 3, 4, 7, 12}) {
+      const DataType type = number % 2 == 0 ? DataType::f32 : DataType::f64;
+      GpuCase test =
+          make_case(kGeometries[geometry], type, Layout::row_major, number % 3 != 0, tile);
+      test.problem.epilogue = {number % 2 == 0, number % 5 < 2, Activation::relu};
+      test.nonfinite = number % 4 == 1;
+      check_case(test);
+      ++number;
+    }
+    for (const size_t geometry : kEvenWidths)
+      for (const DataType type : kTypes) {
+        GpuCase test = make_case(kGeometries[geometry], type, Layout::row_major, true, tile);
+        test.nonfinite = number++ % 2 == 0;
+        check_case(test);
+      }
+  }
 }
 
 TEST_CASE("NaN and infinity in images reach the outputs they should") {
@@ -137,6 +175,12 @@ TEST_CASE("small convolutions for the sanitizer", "[sanitize]") {
   if (!Machine::get().can_test())
     return;
   unsigned number = 0;
+  for (size_t i = 0; i < std::size(kStagedTiles); ++i) {
+    GpuCase test =
+        make_case(kGeometries[i], DataType::f32, Layout::row_major, true, kStagedTiles[i]);
+    test.roads = {GpuRoad::direct};
+    check_case(test);
+  }
   for (const Geometry& geometry : kGeometries) {
     GpuCase test = make_case(geometry, DataType::f32,
                              number % 2 == 0 ? Layout::row_major : Layout::column_major, true,
@@ -176,6 +220,7 @@ TEST_CASE("real convolutions") {
       test.problem.convolution = words.convolution;
       test.problem.columns = words.images;
       test.columns = *words.images;
+      test.tile = layer.tile;
       // The driver would assemble one long kernel on one core: ptxas does where it is found.
       test.roads = {machine.ptxas() ? GpuRoad::assembled : GpuRoad::direct};
       TaskPool alone(1);

@@ -2,6 +2,7 @@
 // output, taps, ranges of blocks and counts.
 #include "compiler/emit/target.h"
 #include "compiler/inspect/spmm_schedule.h"
+#include "compiler/inspect/staged_region.h"
 #include "compiler/lower/spmm.h"
 #include "compiler/lower/spmm_tile.h"
 #include "ir/error.h"
@@ -287,6 +288,73 @@ TEST_CASE("code of the interior has a multiply-add for each weight, all code at 
                   count(lowered.module, "border_", ir::Opcode::load) ==
               made.prediction.loads);
       }
+}
+
+TEST_CASE("the staged region of a block holds what its windows read") {
+  const auto region = [](const std::string& words, const char* tile) {
+    return staged_region(schedule(words, "sm_90", tile));
+  };
+  StagedRegion found = region("N=8,H=7,W=7,C=4,R=3,S=3,pad=1", "stage=smem,warps=14");
+  CHECK(found.pitch == 8); // left and right padding are the same zeros
+  CHECK(found.line == 8);
+  CHECK(found.image_rows == 8);
+  CHECK(found.rows == 8 * 8 + 1); // all images, and the zeros below the last
+  CHECK(found.channel == 65 * 8 + 1);
+  CHECK(found.passes == 2);
+  CHECK(found.last_pass_threads == 521 - 448);
+
+  found = region("N=1,H=56,W=56,C=4,R=3,S=3,pad=1", "stage=smem,warps=1,groups=16,chunk=8");
+  CHECK(found.line == 57);
+  CHECK(found.rows == 2 + 2); // a block of 32 begins in one line and ends in the next
+  CHECK(found.channels_a_pass == 2);
+  CHECK(found.passes == 1);
+
+  // A block's pixels for pairs: rows of pairs, first tap between two of them for odd padding.
+  found = region("N=2,H=14,W=14,C=4,R=3,S=3,pad=1", "stage=smem,warps=2,vec=2");
+  CHECK(found.wide);
+  CHECK(found.pitch == 16);
+  CHECK(found.channel % 2 == 0);
+
+  // Every window of every block lies in the region, for strides and paddings of all sides.
+  for (const char* words :
+       {"N=3,H=9,W=10,C=2,R=3,S=3,pad=1,stride=2", "N=2,H=6,W=4,C=2,R=3,S=2,pad_left=5",
+        "N=5,H=4,W=3,C=2,R=5,S=5,pad=2", "N=2,H=13,W=8,C=2,R=3,S=3,dilation=2,pad_bottom=3"})
+    for (const char* tile : {"stage=smem,warps=1", "stage=smem,warps=1,vec=3"}) {
+      INFO(words << " " << tile);
+      const SpmmSchedule made = schedule(words, "sm_90", tile);
+      const Convolution& c = *made.problem.convolution;
+      found = staged_region(made);
+      REQUIRE(made.ranges.size() == 1);
+      const uint32_t positions = *made.problem.columns * c.out_height() * found.line;
+      CHECK(made.ranges[0].grid.blocks(*made.problem.columns) ==
+            (positions + made.columns_per_block() - 1) / made.columns_per_block());
+      const auto row_of = [&](uint32_t position) {
+        const uint32_t line = position / found.line;
+        return line / c.out_height() * found.image_rows + line % c.out_height() * c.stride_h;
+      };
+      for (uint32_t block = 0; block < positions; block += made.columns_per_block()) {
+        const uint32_t last = std::min(block + made.columns_per_block(), positions) - 1;
+        CHECK(row_of(last) + c.window_height() - row_of(block) <= found.rows);
+      }
+    }
+}
+
+TEST_CASE("staged images that do not fit are refused") {
+  const auto refusal = [](const char* words, const char* tile, Layout layout) {
+    return message_of([&] { schedule(words, "sm_90", tile, layout); });
+  };
+  CHECK_THAT(refusal("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "stage=smem", Layout::column_major),
+             Catch::Contains("needs images in NCHW"));
+  CHECK_THAT(refusal("N=1,H=8,W=1000,C=8,R=3,S=3,pad=1", "stage=smem,warps=16,chunk=8,prefetch=3",
+                     Layout::row_major),
+             Catch::Contains("of shared memory"));
+  CHECK_THAT(refusal("N=1,H=8,W=2000,C=4,R=3,S=3,pad=1", "stage=smem,warps=1,chunk=1,prefetch=2",
+                     Layout::row_major),
+             Catch::Contains("32 threads would copy"));
+  CHECK_THAT(refusal("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "stage=smem,splitk=2", Layout::row_major),
+             Catch::Contains("cannot go together"));
+  CHECK_THAT(message_of([] { schedule("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "host", "stage=smem"); }),
+             Catch::Contains("for GPUs"));
 }
 
 TEST_CASE("one tap with stride 1 is a product of matrices") {

@@ -136,6 +136,31 @@ TEST_CASE("every candidate of a space is accepted by the compiler") {
   }
 }
 
+TEST_CASE("candidates that stage the images of a convolution are accepted by the compiler") {
+  Layer layer = {64, 36, 8 * 196, 200, 4};
+  layer.images = {8, 4, 14, 14, 14, 14, 3, 3, 1, true};
+  SpmmProblem problem;
+  problem.columns = 8;
+  problem.convolution = parse_convolution("H=14,W=14,C=4,R=3,S=3,pad=1").convolution;
+  Matrix empty;
+  empty.pattern.rows = layer.m;
+  empty.pattern.columns = layer.k;
+  empty.pattern.row_offset.assign(layer.m + 1, 0);
+  size_t staged = 0;
+  for (const Candidate& candidate : candidate_space(layer, Device{})) {
+    INFO(to_string(candidate));
+    const SpmmSchedule schedule =
+        schedule_spmm(empty, problem, find_target("sm_90"), parse_tile_choice(candidate.words), 0);
+    CHECK(std::isfinite(candidate.predicted_us));
+    CHECK((schedule.tile.stage == Stage::smem) == (candidate.chunk > 0));
+    staged += candidate.chunk > 0;
+  }
+  CHECK(staged > 20);
+  layer.images->can_be_staged = false;
+  for (const Candidate& candidate : candidate_space(layer, Device{}))
+    CHECK(candidate.chunk == 0);
+}
+
 TEST_CASE("the cost model follows what was measured on an H200") {
   const auto predicted = [](const Layer& layer, Candidate candidate) {
     return predict_us(layer, Device{}, candidate);
