@@ -11,12 +11,12 @@
 namespace sparsertc::kernels {
 namespace {
 
-constexpr const char* kProgram = "lu_analysis.cu";
 constexpr const char* kHeaders[] = {"fill2.cuh", "fill2.cu", "kahn.cuh", "kahn.cu", "scan.cu"};
 
 /// The form of the cache's entries, too.
-constexpr const char* kManifest = R"({"schema": 1, "artefact": "lu_analysis kernels"})"
-                                  "\n";
+std::string manifest_of(const std::string& artefact) {
+  return fmt::format("{{\"schema\": 1, \"artefact\": \"{} kernels\"}}\n", artefact);
+}
 
 CacheKey key_of(const cuda::CudaSource& source, const std::string& compiler) {
   Sha256 digest;
@@ -30,18 +30,8 @@ CacheKey key_of(const cuda::CudaSource& source, const std::string& compiler) {
   return {text};
 }
 
-} // namespace
-
-std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
-                                         Cache* cache) {
-  cuda::CudaSource source;
-  source.name = kProgram;
-  source.text = kernel_source(kProgram);
-  for (const char* header : kHeaders)
-    source.headers.push_back({header, std::string(kernel_source(header))});
-  source.target = fmt::format("sm_{}", compute_capability);
-  source.options = {"-std=c++17"};
-  source.want_cubin = true;
+std::vector<uint8_t> cubin_of(const cuda::Nvrtc& nvrtc, const cuda::CudaSource& source,
+                              const std::string& artefact, Cache* cache) {
   const CacheKey key = key_of(source, nvrtc.identity());
   if (cache != nullptr)
     if (const std::optional<Bundle> bundle = cache->find(key); bundle)
@@ -49,8 +39,40 @@ std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t comp
         return cubin->bytes;
   std::vector<uint8_t> cubin = nvrtc.compile(source).cubin;
   if (cache != nullptr)
-    cache->store(key, {kManifest, {{"cubin", cubin}}});
+    cache->store(key, {manifest_of(artefact), {{"cubin", cubin}}});
   return cubin;
+}
+
+cuda::CudaSource source_of(const char* program, uint32_t compute_capability,
+                           std::vector<std::string> options) {
+  cuda::CudaSource source;
+  source.name = program;
+  source.text = kernel_source(program);
+  source.target = fmt::format("sm_{}", compute_capability);
+  source.options = std::move(options);
+  source.want_cubin = true;
+  return source;
+}
+
+} // namespace
+
+std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
+                                         Cache* cache) {
+  cuda::CudaSource source = source_of("lu_analysis.cu", compute_capability, {"-std=c++17"});
+  for (const char* header : kHeaders)
+    source.headers.push_back({header, std::string(kernel_source(header))});
+  return cubin_of(nvrtc, source, "lu_analysis", cache);
+}
+
+std::vector<uint8_t> compile_lu_rounds(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
+                                       uint32_t group, uint32_t threads, Cache* cache) {
+  // Products and sums are rounded apart where the text does not say fma.
+  return cubin_of(
+      nvrtc,
+      source_of("lu_rounds.cu", compute_capability,
+                {"-std=c++17", "-fmad=false", fmt::format("-DSPARSERTC_LU_GROUP={}", group),
+                 fmt::format("-DSPARSERTC_LU_THREADS={}", threads)}),
+      "lu_rounds", cache);
 }
 
 } // namespace sparsertc::kernels

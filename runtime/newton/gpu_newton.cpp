@@ -100,6 +100,8 @@ GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kern
   if (solver.instances() != instances_)
     throw InternalError(
         fmt::format("a solver of {} instances for a system of {}", solver.instances(), instances_));
+  if (!solver.keeps_factors() && settings.newton.refactor_every > 1)
+    throw InternalError("old factors are to be used, and the solver keeps none");
   if (system.number_bytes() != sizeof(double))
     throw UserError("Newton's method works in float64", "compile the residual for float64");
 }
@@ -159,9 +161,9 @@ void GpuNewton::enqueue_trial(bool begins, bool fresh) const {
   enqueue_judge(begins, fresh);
 }
 
-void GpuNewton::enqueue_factor() const {
+void GpuNewton::enqueue_new_direction() const {
   system_.jacobian(x_.address(), values_.address(), stream_);
-  solver_.factor(values_.address(), stream_);
+  solver_.factor_and_solve(values_.address(), f_.address(), direction_.address(), stream_);
 }
 
 void GpuNewton::run(std::unique_ptr<cuda::Graph>& graph, const std::function<void()>& enqueue) {
@@ -212,8 +214,7 @@ GpuReport GpuNewton::solve() {
       run(retry_, [this] { enqueue_trial(false, false); });
     } else if (age >= options.refactor_every || flags.stale > 0) {
       run(new_step_, [this] {
-        enqueue_factor();
-        solver_.solve(f_.address(), direction_.address(), stream_);
+        enqueue_new_direction();
         enqueue_trial(true, true);
       });
       ++report.factorizations;
@@ -262,8 +263,14 @@ GpuNewton::PhaseTimes GpuNewton::time_phases(unsigned samples) {
   PhaseTimes times;
   times.residual_us = time([&] { system_.residual(x_.address(), f_.address(), stream_); });
   times.jacobian_us = time([&] { system_.jacobian(x_.address(), values_.address(), stream_); });
-  times.factor_us = time([&] { solver_.factor(values_.address(), stream_); });
-  times.solve_us = time([&] { solver_.solve(f_.address(), direction_.address(), stream_); });
+  if (solver_.keeps_factors()) {
+    times.factor_us = time([&] { solver_.factor(values_.address(), stream_); });
+    times.solve_us = time([&] { solver_.solve(f_.address(), direction_.address(), stream_); });
+  } else {
+    times.factor_us = time([&] {
+      solver_.factor_and_solve(values_.address(), f_.address(), direction_.address(), stream_);
+    });
+  }
   // A step of nothing, so that the iterate stays.
   direction_.fill(0, stream_);
   times.update_us = time([&] {
@@ -272,8 +279,7 @@ GpuNewton::PhaseTimes GpuNewton::time_phases(unsigned samples) {
     enqueue_judge(true, true);
   });
   times.step_us = time([&] {
-    enqueue_factor();
-    solver_.solve(f_.address(), direction_.address(), stream_);
+    enqueue_new_direction();
     enqueue_trial(true, true);
   });
   return times;

@@ -76,7 +76,7 @@ private:
   void enqueue_move(bool begins) const;
   void enqueue_judge(bool begins, bool fresh) const;
   void enqueue_trial(bool begins, bool fresh) const;
-  void enqueue_factor() const;
+  void enqueue_new_direction() const;
   /// Runs the work, from its graph where there are graphs.
   void run(std::unique_ptr<cuda::Graph>& graph, const std::function<void()>& enqueue);
   void begin(const Options& options);

@@ -3,13 +3,15 @@
 // where the loader finds it.
 //
 //   bench_newton_gpu [--instances N] [--threads N] [--repeat N] [--refactor-every N]
-//                    [--damping on|off] [--width N] F.cu CASE.m...
+//                    [--damping on|off] [--width N] [--group N] [--block N] F.cu CASE.m...
 //
 // F.cu            tools/examples/power_flow/F.cu
 // --instances N   a batch of load scenarios, each load times a factor from 0.9 to 1.1; else one
 //                 system, a step split by its phases
 // --threads N     of the host; else all
 // --width N       derivatives at once; else what the inspector predicts to be fastest
+// --group N       instances of a block where a batch is factorized and solved by one kernel, of
+//                 --block N (512) threads; 0: by straight-line code for each
 //
 // GPU: phases are medians of replays of CUDA graphs between two events, whole solutions medians of
 // wall-clock times from the start vector on the device to the last flag. Both sides start at the
@@ -46,7 +48,8 @@ using power_flow::Model;
 using power_flow::Scenarios;
 
 struct Options {
-  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0;
+  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0, block = 512;
+  uint32_t group = UINT32_MAX; ///< chosen
   bool damping = true;
   std::string residual;
   std::vector<std::string> cases;
@@ -162,6 +165,8 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
       test::named_parameters(parameter_arrays(model, scenarios), options.instances);
   request.jacobian.instances = options.instances;
   request.jacobian.width = options.width;
+  if (options.group != UINT32_MAX)
+    request.rounds = lu::GpuRoundsShape{options.group, options.block};
   request.jacobian.x0 = model.start();
   const NewtonResult found = run_newton_on_gpu(gpu, request);
   const double count = options.instances;
@@ -171,6 +176,9 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
              1000 * found.time_us / count, outcomes_text(found.reports), found.factorizations);
   fmt::print("       a step: {}; as one graph {:.1f} us\n", phases_text(found.phases, 1),
              *found.step_us);
+  if (found.rounds.group > 0)
+    fmt::print("       factorization and solve are one: groups of {}, blocks of {}\n",
+               found.rounds.group, found.rounds.threads);
   fmt::print("       Jacobian: {} {}\n", to_string(found.facts.schedule.chosen.compression),
              found.facts.schedule.chosen.width == 0
                  ? std::string("own width")
@@ -230,8 +238,10 @@ int run(int count, char** words) {
     }
   }
   if (options.cases.empty() || options.instances == 0 || options.refactor_every == 0) {
-    fmt::print(stderr, "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
-                       "[--refactor-every N] [--damping on|off] [--width N] F.cu CASE.m...\n");
+    fmt::print(stderr,
+               "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
+               "[--refactor-every N] [--damping on|off] [--width N] [--group N] [--block N] "
+               "F.cu CASE.m...\n");
     return 2;
   }
   const std::unique_ptr<cuda::Context> gpu = require_gpu();

@@ -11,9 +11,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <vector>
 
 namespace sparsertc::test::cuda_on_host {
 
@@ -61,9 +64,18 @@ T from_lane(T value, uint32_t source) {
 #define blockDim (::sparsertc::test::cuda_on_host::block_size())
 #define gridDim (::sparsertc::test::cuda_on_host::grid_size())
 #define SPARSERTC_SPIN ::sparsertc::test::cuda_on_host::spin()
+/// A block's dynamic shared memory, NaN at first.
+#define SPARSERTC_NUMBERS                                                                          \
+  static thread_local std::vector<double> shared_numbers(                                          \
+      24 * 1024, std::numeric_limits<double>::quiet_NaN());                                        \
+  double* const numbers = shared_numbers.data()
+#define SPARSERTC_PREFETCH(address) static_cast<void>(address)
 
 namespace sparsertc::kernels {
 
+using std::copysign;
+using std::fabs;
+using std::fma;
 using std::max;
 using std::min;
 

@@ -1,0 +1,24 @@
+// The rounds of a small factorization and its solve (ir/lu_rounds.h) for so many workers.
+//
+// Every number is a sum of terms. In each round the sums on the longest chain of dependences must
+// get ready; others are taken as far as there is room beside them, the beginnings of sums, too. The
+// terms of a sum stay in order, so that its bits do not depend on the rounds.
+#pragma once
+
+#include "ir/lu_rounds.h"
+#include "ir/lu_tables.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace sparsertc {
+
+/// Numbers of an instance.
+uint64_t lu_rounds_numbers(const LuTables& tables);
+
+/// Nothing where there are more than `most_numbers` (at most kLuRoundsMostNumbers) or a sum has
+/// more than 65,535 terms. The same input gives the same rounds.
+std::optional<LuRounds> make_lu_rounds(const LuTables& tables, uint32_t workers,
+                                       uint64_t most_numbers = kLuRoundsMostNumbers);
+
+} // namespace sparsertc
