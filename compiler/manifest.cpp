@@ -87,6 +87,8 @@ Json convolution_json(const Convolution& convolution, const SpmmSchedule& schedu
   json["border_pixels"] = is_product ? 0 : schedule.pixels.border_count();
   json["multiply_adds"] = schedule.prediction.multiply_adds;
   json["border_multiply_adds"] = schedule.prediction.border_multiply_adds;
+  if (schedule.tile.strategy == Strategy::unrolled)
+    json["multiply_adds_ratio"] = schedule.prediction.multiply_adds_ratio;
   return json;
 }
 

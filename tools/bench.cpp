@@ -40,7 +40,7 @@ struct BenchOptions {
   std::vector<std::string> shapes;
   std::vector<std::string> tiles;
   std::string candidates;
-  double budget_seconds = 5;
+  double budget_seconds = 5, total_seconds = 0;
   JobOptions jobs;
   ReportOptions report;
   std::string device = "cpu";
@@ -377,6 +377,7 @@ int bench_on_gpu(const BenchOptions& options) {
                       ? options.tiles.empty()
                       : choose_word("--candidates", options.candidates, {"default", "auto"}) == 1;
   gpu.budget_seconds = options.budget_seconds;
+  gpu.total_seconds = options.total_seconds;
   gpu.rounds = rounds_of(options);
   gpu.jobs = options.jobs.jobs;
   gpu.seed = options.seed;
@@ -394,6 +395,8 @@ int bench(const BenchOptions& options) {
     throw UsageError("--rounds: expected at least 1");
   if (!(options.budget_seconds > 0))
     throw UsageError("--budget: expected a number of seconds");
+  if (!(options.total_seconds >= 0))
+    throw UsageError("--total: expected a number of seconds");
   for (double level : options.levels)
     if (!(level >= 0 && level <= 100))
       throw UsageError(fmt::format("--levels: {} is no percentage", level));
@@ -483,6 +486,11 @@ Command add_bench_command(CLI::App& application) {
       "GPU: auto searches the tuner's space, default does not; without it auto where "
       "no --tile is given");
   parser->add_option("--budget", options->budget_seconds, "GPU: seconds of searching a matrix")
+      ->capture_default_str();
+  parser
+      ->add_option("--total", options->total_seconds,
+                   "GPU: seconds that the whole run may take: budgets become shorter where they "
+                   "would take longer; 0: no limit")
       ->capture_default_str();
   parser->add_option("--csv", options->csv, "Write the table as CSV, too");
   parser->add_option("--trials", options->trials,

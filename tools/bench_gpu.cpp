@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 
 namespace sparsertc {
@@ -51,8 +53,39 @@ void count_trials(const tune::SearchResult& found, GpuBenchRow& row) {
   }
 }
 
-void measure(const Bench& bench, const BenchCase& one, const std::string& doing, GpuBenchRow& row,
-             std::string& trials) {
+/// Seconds of searching for the next case, of a run that has a limit.
+class Budget {
+public:
+  explicit Budget(const GpuBenchOptions& options) : options_(options) {}
+
+  /// `left`: cases, this one included.
+  double next(size_t left) {
+    if (options_.total_seconds <= 0)
+      return options_.budget_seconds;
+    const double now = seconds();
+    // Reading, the last candidate, the timing: as much as they have taken so far.
+    const double beside = cases_ == 0 ? 0 : (now - given_) / cases_;
+    const double share = (options_.total_seconds - now) / static_cast<double>(left);
+    const double budget = std::min(options_.budget_seconds, std::max(kLeast, share - beside));
+    ++cases_;
+    given_ += budget;
+    return budget;
+  }
+
+private:
+  static constexpr double kLeast = 0.1;
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  const GpuBenchOptions& options_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  unsigned cases_ = 0; ///< that have been given
+  double given_ = 0;   ///< to all of them
+};
+
+void measure(const Bench& bench, const BenchCase& one, double budget_seconds,
+             const std::string& doing, GpuBenchRow& row, std::string& trials) {
   SpmmProblem problem = one.problem;
   Matrix weights = as_matrix(one.weights(), problem);
   GpuLayer layer(bench.gpu, bench.stream, bench.assembler, bench.pool, std::move(weights), problem,
@@ -71,7 +104,7 @@ void measure(const Bench& bench, const BenchCase& one, const std::string& doing,
                                     state.tried, state.space, state.best_us, state.seconds));
   };
   tune::SearchOptions search;
-  search.budget_seconds = bench.options.budget_seconds;
+  search.budget_seconds = budget_seconds;
   search.threads = making.threads;
   const std::vector<tune::Candidate> candidates = candidates_of(bench.options, layer);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
@@ -173,6 +206,7 @@ int bench_gpu(const GpuBenchOptions& options) {
   std::vector<GpuBenchRow> rows;
   std::string trials = gpu_trials_head();
   bool failed = false, stopped = false;
+  Budget budget(options);
   for (const BenchCase& one : options.cases) {
     GpuBenchRow& row = rows.emplace_back();
     row.name = one.name;
@@ -182,7 +216,7 @@ int bench_gpu(const GpuBenchOptions& options) {
         fmt::format("sparsertc: {} of {}: {}", rows.size(), options.cases.size(), one.name);
     progress.show(doing + " ...");
     try {
-      measure(bench, one, doing, row, trials);
+      measure(bench, one, budget.next(options.cases.size() - rows.size() + 1), doing, row, trials);
     } catch (const Error& error) {
       row.failure = error.what();
     }

@@ -22,6 +22,9 @@ struct GpuBenchOptions {
   /// Search the tuner's space, too.
   bool automatic = true;
   double budget_seconds = 5; ///< of searching, a matrix
+  /// Of the whole run, 0: no limit. What is left is shared out among the cases that are left, and
+  /// budgets become shorter, never longer.
+  double total_seconds = 0;
   unsigned rounds = 15;
   unsigned jobs = 0;
   uint64_t seed = 1;

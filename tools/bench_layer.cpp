@@ -133,12 +133,12 @@ std::vector<tune::Candidate> GpuLayer::space() const {
   std::vector<tune::Candidate> space = tune::candidate_space(layer, tune::device_of(gpu_));
   if (!layer.images)
     return space;
-  const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, {}, 0);
-  // Border pixels are taken singly.
-  const bool singly = std::all_of(schedule.ranges.begin(), schedule.ranges.end(),
-                                  [](const BlockRange& range) { return range.border; });
+  SpmmTileChoice pairs;
+  pairs.vec = 2;
+  const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, pairs, 0);
+  // Where all pixels share the border's code whatever is asked for, they are taken singly.
   std::erase_if(space, [&](const tune::Candidate& candidate) {
-    return singly && candidate.vec > 1 && candidate.chunk == 0;
+    return candidate.chunk == 0 && schedule.tile.vec == 1 && candidate.vec > 1;
   });
   return space;
 }

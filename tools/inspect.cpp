@@ -100,8 +100,11 @@ Json to_json(const SpmmSchedule& schedule) {
     json["slots"] = schedule.stream.slots;
   }
   if (schedule.request.convolution) {
+    json["interior_multiply_adds"] = predicted.multiply_adds - predicted.border_multiply_adds;
     json["border_multiply_adds"] = predicted.border_multiply_adds;
     json["border_loads"] = predicted.border_loads;
+    if (schedule.tile.strategy == Strategy::unrolled)
+      json["multiply_adds_ratio"] = predicted.multiply_adds_ratio;
   }
   return json;
 }
@@ -195,12 +198,19 @@ std::string describe_convolution(const SpmmSchedule& schedule) {
   std::string text = fmt::format("images:  {} x {} x {} to {} x {} x {} ({}), {}\n", c.channels,
                                  c.height, c.width, schedule.rows, c.out_height(), c.out_width(),
                                  layout_word(schedule.request), to_string(c));
-  text += fmt::format("outputs: {} interior and {} border pixels an image\n", interior, border);
+  text +=
+      schedule.tile.border == BorderCode::shared
+          ? fmt::format("outputs: {} pixels an image, all with the code of the border\n", border)
+          : fmt::format("outputs: {} interior and {} border pixels an image\n", interior, border);
   text += fmt::format("code:    {} multiply-adds and {} loads for the interior, {} and {} for the "
                       "border\n",
                       predicted.multiply_adds - predicted.border_multiply_adds,
                       predicted.loads - predicted.border_loads, predicted.border_multiply_adds,
                       predicted.border_loads);
+  if (schedule.tile.strategy == Strategy::unrolled)
+    text += fmt::format("         together {} multiply-adds, {:.2f} for each weight and column of "
+                        "a thread\n",
+                        predicted.multiply_adds, predicted.multiply_adds_ratio);
   return text;
 }
 

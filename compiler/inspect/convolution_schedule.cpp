@@ -44,15 +44,6 @@ double cost(uint64_t pixels, double of_warp) {
   return pixels == 0 ? 0.0 : of_warp * (static_cast<double>(ceil_div(pixels, kWarp)) + 1);
 }
 
-/// Whether code for the interior is worth its while beside code for the border. Depends on the
-/// geometry alone, since it sets the order of summation.
-bool split_pays(const Convolution& convolution, uint64_t images) {
-  const OutputPixels parted = output_pixels(convolution, true);
-  return cost(parted.interior_count() * images, 1) +
-             cost(parted.border_count() * images, kBorderCost) <=
-         cost(convolution.out_pixels() * images, kBorderCost);
-}
-
 PixelSet all_pixels(uint32_t rows, uint32_t columns) {
   return {{0, rows, rows, 0}, {0, columns, columns, 0}, false, false};
 }
@@ -113,25 +104,45 @@ std::vector<TapClass> border_taps(const SpmmSchedule& schedule) {
   return tap_classes(*schedule.problem.convolution, schedule.pixels.border);
 }
 
-CodeSize plan_border(const Pattern& pattern, SpmmSchedule& schedule) {
+bool has_interior_and_border(const Convolution& convolution) {
+  const OutputPixels parted = output_pixels(convolution, true);
+  return !parted.interior.empty() && !parted.border.empty();
+}
+
+bool interior_pays(const SpmmSchedule& schedule) {
+  const Convolution& convolution = *schedule.problem.convolution;
+  const uint64_t images = std::max(1u, schedule.problem.columns.value_or(1));
+  const OutputPixels parted = output_pixels(convolution, true);
+  return cost(parted.interior_count() * images, 1) +
+             cost(parted.border_count() * images, kBorderCost) <=
+         cost(convolution.out_pixels() * images, kBorderCost);
+}
+
+void plan_border(const Pattern& pattern, BorderCode border, SpmmSchedule& schedule) {
   if (!schedule.problem.convolution)
-    return {};
+    return;
   const Convolution& convolution = *schedule.problem.convolution;
   if (stages_images(schedule)) { // what lies outside is staged as zeros
     schedule.pixels.interior = {all_pixels(convolution.out_height(), convolution.out_width())};
-    return {};
+    return;
   }
-  const uint64_t images = std::max(1u, schedule.problem.columns.value_or(1));
-  schedule.pixels = output_pixels(convolution, split_pays(convolution, images));
+  schedule.pixels = output_pixels(convolution, border == BorderCode::own);
   schedule.border_channels = choose_border_channels(pattern, convolution);
+  if (has_interior_and_border(convolution))
+    schedule.tile.border = border;
+}
+
+CodeSize unrolled_size(const Pattern& pattern, const SpmmSchedule& schedule, uint32_t vec) {
   CodeSize size;
-  size.is_all = schedule.pixels.interior.empty();
-  if (schedule.pixels.border.empty())
+  const bool is_product = !schedule.problem.convolution;
+  if (is_product || !schedule.pixels.interior.empty())
+    size = {pattern.nnz() * vec, uint64_t{pattern.rows} * vec};
+  if (is_product || schedule.pixels.border.empty())
     return size;
   const std::vector<TapClass> taps = border_taps(schedule);
   for (uint32_t column : pattern.column_index)
     size.multiply_adds += taps[column % taps.size()].possible ? 1 : 0;
-  size.stores = pattern.rows;
+  size.stores += pattern.rows;
   return size;
 }
 

@@ -10,14 +10,20 @@ namespace sparsertc {
 /// image (NCHW) or any number of images (NHWC).
 void settle_convolution(SpmmSchedule& schedule);
 
-/// Unrolled code of the border: `is_all` where there is no interior.
+/// Whether there are output pixels of both kinds.
+bool has_interior_and_border(const Convolution& convolution);
+/// Whether code of its own for the interior is worth its while beside code for the border.
+bool interior_pays(const SpmmSchedule& schedule);
+
+/// Parts the output pixels into interior and border, and says in the tile how; `border` counts
+/// where there are pixels of both kinds. Nothing for products of matrices.
+void plan_border(const Pattern& pattern, BorderCode border, SpmmSchedule& schedule);
+
+/// Unrolled code with `vec` columns a thread of the interior.
 struct CodeSize {
-  bool is_all = false;
   uint64_t multiply_adds = 0, stores = 0;
 };
-/// Parts the output pixels into interior and border, and says what the border's code takes. Nothing
-/// for products of matrices.
-CodeSize plan_border(const Pattern& pattern, SpmmSchedule& schedule);
+CodeSize unrolled_size(const Pattern& pattern, const SpmmSchedule& schedule, uint32_t vec);
 
 /// Pixels of a line that blocks of the host work along.
 uint32_t host_line_length(const SpmmSchedule& schedule);

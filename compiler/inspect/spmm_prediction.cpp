@@ -100,6 +100,9 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
     prediction.border_loads = prediction.loads - loads;
   }
   prediction.code_bytes = prediction.instructions * kInstructionBytes;
+  if (pattern.nnz() != 0)
+    prediction.multiply_adds_ratio = static_cast<double>(prediction.multiply_adds) /
+                                     static_cast<double>(pattern.nnz() * tile.vec);
   if (tile.weights == WeightOperand::constant_bank)
     prediction.data_bytes = std::min<uint64_t>(
         65536, pattern.nnz() * ir::size_in_bytes(accumulator_scalar(schedule.problem.type)));

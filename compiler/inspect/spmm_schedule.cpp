@@ -90,9 +90,8 @@ void settle_problem(SpmmSchedule& schedule) {
 
 // ---- strategy ----
 
-/// `multiply_adds` and `stores`: of unrolled code.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
-                         uint64_t multiply_adds, uint64_t stores) {
+                         const CodeSize& unrolled) {
   if (choice.strategy)
     return *choice.strategy;
   if (choice.stage == Stage::smem)
@@ -105,6 +104,7 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
                                "unrolls)");
     return Strategy::streamed;
   }
+  const auto [multiply_adds, stores] = unrolled;
   if (multiply_adds <= budget && stores <= budget)
     return Strategy::unrolled;
   if (multiply_adds <= budget) {
@@ -171,6 +171,17 @@ uint32_t choose_line_vec(uint32_t length, uint32_t lanes) {
   return best;
 }
 
+/// Lanes that work on columns, or on the pixels of a line, side by side.
+uint32_t choose_host_threads(const SpmmSchedule& schedule, const SpmmTileChoice& choice,
+                             uint32_t columns) {
+  const uint32_t lanes = std::max(1u, schedule.target.lanes_f32);
+  const bool lines = schedule.problem.convolution.has_value();
+  if (!schedule.problem.columns && !lines)
+    return lanes;
+  const uint32_t vec = lines ? choice.vec.value_or(1) : 1;
+  return std::min(lanes, floor_power_of_two(std::max(1u, columns / vec)));
+}
+
 /// Rows of a task: enough work beside what starting it costs, and enough tasks to balance threads.
 uint32_t choose_host_rows(const SpmmSchedule& schedule, double mean_row_length, uint32_t columns) {
   constexpr double kVectorOperations = 8192;
@@ -185,16 +196,10 @@ uint32_t choose_host_rows(const SpmmSchedule& schedule, double mean_row_length, 
 
 void choose_host_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice,
                       double mean_row_length) {
-  const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
-  const bool lines = problem.convolution.has_value();
+  const bool lines = schedule.problem.convolution.has_value();
   const uint32_t columns = lines ? host_line_length(schedule) : typical_columns(schedule);
-  schedule.threads_x = std::max(1u, schedule.target.lanes_f32);
-  if (problem.columns || lines) {
-    const uint32_t vec = lines ? choice.vec.value_or(1) : 1;
-    schedule.threads_x =
-        std::min(schedule.threads_x, floor_power_of_two(std::max(1u, columns / vec)));
-  }
+  schedule.threads_x = choose_host_threads(schedule, choice, columns);
   tile.warps = 1;
   tile.groups = 1;
   tile.vec = choice.vec.value_or(lines ? choose_line_vec(columns, schedule.threads_x)
@@ -221,6 +226,34 @@ uint32_t choose_gpu_vec(const SpmmSchedule& schedule) {
   const uint32_t columns = typical_columns(schedule);
   const bool half = problem.type == DataType::f16 || problem.type == DataType::bf16;
   return half && columns_allow_vector(problem, 2) && columns > 32 ? 2 : 1;
+}
+
+/// How unrolled code for the interior and the border is shared out where nobody says so. Code of
+/// its own for the border takes a multiply-add for each weight: as much as code for interior
+/// threads of one column, which together would be twice what is needed, half as much beside code
+/// for two. What is fetched once is dear (candidate.h), questions about taps are few: with one
+/// column a thread all pixels share the border's code. Streamed code is short; there the questions
+/// of a row, with few entries under each, are what costs.
+BorderCode choose_border(const Pattern& pattern, const SpmmSchedule& schedule,
+                         const SpmmTileChoice& choice, Strategy strategy) {
+  if (choice.border || !schedule.problem.convolution)
+    return choice.border.value_or(BorderCode::own);
+  if (!interior_pays(schedule))
+    return BorderCode::shared;
+  if (strategy != Strategy::unrolled)
+    return BorderCode::own;
+  uint32_t vec = 1;
+  if (choice.vec) {
+    vec = *choice.vec;
+  } else if (schedule.target.is_host) {
+    SpmmSchedule parted = schedule;
+    plan_border(pattern, BorderCode::own, parted);
+    const uint32_t length = host_line_length(parted);
+    vec = choose_line_vec(length, choose_host_threads(parted, choice, length));
+  } else {
+    vec = choose_gpu_vec(schedule);
+  }
+  return vec == 1 ? BorderCode::shared : BorderCode::own;
 }
 
 /// Rows and parts of K such that enough warps are in flight: large tiles reuse loads of B, small
@@ -496,22 +529,27 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   schedule.rows = pattern.rows;
   schedule.inner = pattern.columns;
   settle_problem(schedule);
+  if (given.border && !problem.convolution)
+    refuse("border= is for convolutions", "leave border out");
+  schedule.tile.stage = given.stage.value_or(Stage::global);
+  if (given.border && stages_images(schedule))
+    refuse("border= is for images that are not staged", "leave border out, or choose stage=global");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
-  schedule.tile.stage = given.stage.value_or(Stage::global);
-  const CodeSize border = plan_border(pattern, schedule);
   SpmmTileChoice choice = given;
-  if (border.is_all) {
+  plan_border(pattern, choose_border(pattern, schedule, choice, Strategy::unrolled), schedule);
+  const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
+  schedule.tile.strategy =
+      choose_strategy(schedule, choice, budget, unrolled_size(pattern, schedule, vec));
+  if (schedule.tile.strategy != Strategy::unrolled)
+    plan_border(pattern, choose_border(pattern, schedule, choice, schedule.tile.strategy),
+                schedule);
+  if (schedule.problem.convolution && schedule.pixels.interior.empty()) {
     if (choice.vec.value_or(1) != 1)
       schedule.remarks.push_back(
-          "the code for interior pixels would not pay, and border pixels are taken singly: vec=1");
+          "all pixels share the border's code, which takes them singly: vec=1");
     choice.vec = 1;
   }
-  const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
-  const uint32_t interior_vec = border.is_all ? 0 : vec;
-  schedule.tile.strategy =
-      choose_strategy(schedule, choice, budget, pattern.nnz() * interior_vec + border.multiply_adds,
-                      uint64_t{schedule.rows} * interior_vec + border.stores);
   if (schedule.tile.strategy == Strategy::compressed) {
     schedule_compressed(pattern, choice, schedule);
   } else {

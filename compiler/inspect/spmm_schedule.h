@@ -30,8 +30,15 @@ enum class WeightOperand : uint8_t {
   constant_bank, ///< in the 64 KB constant bank
 };
 
+/// Of a convolution with output pixels of both kinds (output_pixels.h).
+enum class BorderCode : uint8_t {
+  own,    ///< the interior has code that asks nothing, the border code of its own
+  shared, ///< all pixels run the code of the border, one column a thread
+};
+
 std::string_view name_of(Strategy strategy);
 std::string_view name_of(Stage stage);
+std::string_view name_of(BorderCode border);
 std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
@@ -52,6 +59,8 @@ struct SpmmTile {
   uint32_t prefetch =
       8; ///< loads of B issued ahead of their use (smem: chunks in flight, at least 2)
   WeightOperand weights = WeightOperand::immediate;
+  /// Nothing where there is nothing to choose: products of matrices, pixels of one kind alone.
+  std::optional<BorderCode> border;
 
   /// Parts of K, summed in ascending order at the end; block r of a cluster has parts r * splitk,
   /// r * splitk + 1, ...
@@ -64,6 +73,7 @@ struct SpmmTileChoice {
   std::optional<uint32_t> rows, vec, warps, groups, splitk, cluster, chunk, prefetch;
   std::optional<Stage> stage;
   std::optional<WeightOperand> weights;
+  std::optional<BorderCode> border;
 };
 /// Parses "rows=64,vec=1,..."; throws UsageError naming the word and the known ones.
 SpmmTileChoice parse_tile_choice(std::string_view text);
@@ -81,6 +91,10 @@ struct SpmmPrediction {
   /// Of these the code for the border of a convolution.
   uint64_t border_multiply_adds = 0;
   uint64_t border_loads = 0;
+  /// Multiply-adds for each non-zero and column of a thread. Of unrolled code 1, of convolutions
+  /// whose border has code of its own more, and below 2 unless --tile asked for that with one
+  /// column a thread; 0 where the code does not grow with the non-zeros, or there are none.
+  double multiply_adds_ratio = 0;
 };
 
 /// How many blocks along x a launch needs for one kind of block: n times `items`, in parts of

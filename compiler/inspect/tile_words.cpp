@@ -16,11 +16,12 @@ namespace {
 constexpr std::string_view kKnownWords =
     "strategy=unrolled|streamed|compressed, rows, vec, warps, groups, "
     "splitk, cluster, stage=global|smem, chunk, "
-    "prefetch, weights=imm|const";
+    "prefetch, weights=imm|const, border=own|shared";
 
 constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed"};
 constexpr std::string_view kStages[] = {"global", "smem"};
 constexpr std::string_view kWeights[] = {"imm", "const"};
+constexpr std::string_view kBorders[] = {"own", "shared"};
 
 struct NumberWord {
   std::string_view word;
@@ -70,6 +71,10 @@ void parse_item(std::string_view item, SpmmTileChoice& choice) {
     choice.weights = word_value<WeightOperand>(item, value, kWeights);
     return;
   }
+  if (word == "border") {
+    choice.border = word_value<BorderCode>(item, value, kBorders);
+    return;
+  }
   for (const NumberWord& number : kNumbers) {
     if (word != number.word)
       continue;
@@ -95,6 +100,9 @@ std::string_view name_of(Stage stage) {
 std::string_view name_of(WeightOperand weights) {
   return kWeights[static_cast<unsigned>(weights)];
 }
+std::string_view name_of(BorderCode border) {
+  return kBorders[static_cast<unsigned>(border)];
+}
 
 SpmmTileChoice parse_tile_choice(std::string_view text) {
   SpmmTileChoice choice;
@@ -117,6 +125,8 @@ std::string to_string(const SpmmTile& tile) {
   for (const NumberWord& number : kNumbers)
     text += fmt::format(",{}={}", number.word, tile.*number.value);
   text += fmt::format(",stage={},weights={}", name_of(tile.stage), name_of(tile.weights));
+  if (tile.border)
+    text += fmt::format(",border={}", name_of(*tile.border));
   return text;
 }
 

@@ -187,9 +187,11 @@ void check_roads(const SpmmCase& test, const std::string& tile, const std::strin
   INFO("chosen " << to_string(compiled.schedule.tile));
   const uint32_t parts = compiled.schedule.tile.parts();
 
-  // The order of additions depends on the parts of K, and with half-precision sums on the strategy.
+  // The order of additions depends on the parts of K, on whether the border of a convolution has
+  // code of its own, and with half-precision sums on the strategy.
   SpmmTileChoice host_tile;
   host_tile.splitk = parts;
+  host_tile.border = compiled.schedule.tile.border;
   host_tile.strategy = compiled.schedule.tile.strategy;
   std::optional<std::vector<uint64_t>> expected;                 // the first road's result
   if (compiled.schedule.tile.strategy != Strategy::compressed && // which has none

@@ -34,6 +34,8 @@ const char* const kTiles[] = {
     "strategy=streamed,rows=3,vec=1,warps=1,groups=2,splitk=4",
     "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,cluster=2",
     "strategy=streamed,rows=3,vec=1,warps=1,splitk=2,cluster=2",
+    "strategy=unrolled,rows=6,vec=1,warps=1,splitk=2,border=own",
+    "strategy=streamed,rows=2,warps=1,border=shared",
 };
 
 /// Rounds of copies: fewer threads than elements of a channel's region, and more.

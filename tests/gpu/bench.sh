@@ -2,13 +2,14 @@
 # Times sparsertc beside cuBLAS and cuSPARSE on a bare machine with a GPU: from the folder that
 # pack.sh made (with test data), or beside a build.
 #
-#   bash bench.sh [--op OP] [--out FOLDER] [--budget SECONDS] [--set FILE] [--first N]
-#                 [-- OPTION...]
+#   bash bench.sh [--op OP] [--out FOLDER] [--budget SECONDS] [--total SECONDS] [--set FILE]
+#                 [--first N] [-- OPTION...]
 #
 # --op OP           spmm, or conv2d, for which bench_conv.sh adds cuDNN; else spmm
 # --out FOLDER      bench.txt, bench.csv and bench.svg (conv2d: bench_conv.txt and .csv) go here;
 #                   else the current folder
 # --budget SECONDS  of searching, for each matrix; else 4 (76 matrices in about 7 minutes)
+# --total SECONDS   of the whole run: budgets become shorter where they would take longer; else no limit
 # --set FILE        another list of matrices (tests/performance/gpu_set.py and gpu_conv_set.py make
 #                   them)
 # --first N         only the first N matrices of the list
@@ -24,6 +25,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 op="spmm"
 out="."
 budget=4
+total=0
 list=""
 first=0
 while (($# > 0)); do
@@ -31,6 +33,7 @@ while (($# > 0)); do
     --op) op="${2:?--op needs spmm or conv2d}"; shift ;;
     --out) out="${2:?--out needs a folder}"; shift ;;
     --budget) budget="${2:?--budget needs seconds}"; shift ;;
+    --total) total="${2:?--total needs seconds}"; shift ;;
     --set) list="${2:?--set needs a file}"; shift ;;
     --first) first="${2:?--first needs a number}"; shift ;;
     --) shift; break ;;
@@ -92,7 +95,8 @@ fi
 mkdir -p "$out"
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm --format=csv,noheader \
   2>/dev/null || echo "no nvidia-smi"
-"$command" bench --device=gpu --op="$op" --set="$list" --budget="$budget" --csv="$out/$name.csv" \
+"$command" bench --device=gpu --op="$op" --set="$list" --budget="$budget" --total="$total" \
+  --csv="$out/$name.csv" \
   "${reports[@]}" "$@" | tee "$out/$name.txt"
 status="${PIPESTATUS[0]}"
 if ((status == 3)); then

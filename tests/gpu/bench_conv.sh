@@ -2,11 +2,13 @@
 # Times sparse convolutions beside cuDNN on a bare machine with a GPU: first sparsertc, then cuDNN
 # through PyTorch on dense filters of the same shapes.
 #
-#   bash bench_conv.sh [--out FOLDER] [--budget SECONDS] [--set FILE] [--first N]
+#   bash bench_conv.sh [--out FOLDER] [--budget SECONDS] [--total SECONDS] [--set FILE] [--first N]
 #
 # --out FOLDER      bench_conv.txt and .csv (sparsertc), cudnn.csv (every mode and layout) and
 #                   conv_beside_cudnn.txt go here; else the current folder
 # --budget SECONDS  of searching, for each layer; else 4
+# --total SECONDS   that sparsertc's part may take: budgets become shorter where it would take longer; else
+#                   no limit. cuDNN's part comes on top
 # --set FILE        another list of layers (tests/performance/gpu_conv_set.py makes them)
 # --first N         only the first N layers of the list
 #
@@ -20,7 +22,7 @@ options=()
 while (($# > 0)); do
   case "$1" in
     --out) out="${2:?--out needs a folder}"; shift ;;
-    --budget | --set | --first) options+=("$1" "${2:?$1 needs a value}"); shift ;;
+    --budget | --total | --set | --first) options+=("$1" "${2:?$1 needs a value}"); shift ;;
     *) echo "bench_conv.sh: unknown option $1" >&2; exit 2 ;;
   esac
   shift

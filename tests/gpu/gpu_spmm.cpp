@@ -179,9 +179,11 @@ void run_on_host_only(PreparedCase& prepared, TaskPool& pool) {
   options.problem = prepared.test.problem;
   options.target = find_target("host");
   options.artefact = Artefact::none;
-  // Sums depend on the parts of K and on nothing else; half-precision ones on the strategy too.
+  // Sums depend on the parts of K and, of convolutions, on whether the border has code of its own;
+  // half-precision ones on the strategy too.
   if (prepared.compiled.schedule.tile.strategy != Strategy::compressed)
     options.tile.splitk = prepared.compiled.schedule.tile.parts();
+  options.tile.border = prepared.compiled.schedule.tile.border;
   if (prepared.test.problem.half_terms != 0)
     options.tile.strategy = prepared.compiled.schedule.tile.strategy;
   const PipelineResult compiled = compile_spmm([&] { return prepared.test.weights; }, options);

@@ -25,6 +25,8 @@ constexpr const char* kTiles[] = {
     "strategy=streamed,rows=2,vec=2,warps=1,groups=2",
     "strategy=streamed,rows=3,warps=1,groups=2,splitk=3",
     "strategy=unrolled,rows=8,warps=1,groups=2,cluster=2",
+    "strategy=unrolled,rows=8,warps=1,splitk=2,border=own",
+    "strategy=streamed,rows=4,warps=2,border=shared",
 };
 
 constexpr const char* kStagedTiles[] = {

@@ -259,10 +259,25 @@ TEST_CASE("rows of the virtual B lie where the image has them") {
   CHECK(c_rows(made).bytes(2) == 2 * 4);
 }
 
-TEST_CASE("code of the interior has a multiply-add for each weight, all code at most twice that") {
+namespace {
+
+constexpr const char* kUnrolledTiles[] = {
+    "strategy=unrolled",
+    "strategy=unrolled,vec=1",
+    "strategy=unrolled,vec=2,rows=3",
+    "strategy=unrolled,border=own",
+    "strategy=unrolled,vec=3,rows=3,border=own",
+    "strategy=unrolled,vec=1,border=own",
+    "strategy=unrolled,border=shared",
+};
+
+} // namespace
+
+TEST_CASE("code of the interior has a multiply-add for each weight and column, all code less than "
+          "twice that") {
   for (const char* target : {"sm_90", "host"})
     for (const char* words : kGeometries)
-      for (const char* tile : {"strategy=unrolled", "strategy=unrolled,vec=2,rows=3"}) {
+      for (const std::string tile : kUnrolledTiles) {
         CAPTURE(target, words, tile);
         const ConvolutionWords conv = parse_convolution(words);
         SpmmProblem problem;
@@ -282,6 +297,24 @@ TEST_CASE("code of the interior has a multiply-add for each weight, all code at 
         CHECK(border == made.prediction.border_multiply_adds);
         CHECK(interior + border == made.prediction.multiply_adds);
         CHECK(border <= matrix.pattern.nnz());
+        const uint64_t least = matrix.pattern.nnz() * made.tile.vec;
+        CHECK(made.prediction.multiply_adds_ratio == Approx(double(interior + border) / least));
+        // One column a thread and code of the border's own: only where both were asked for.
+        const bool asked = tile.find("border=own") != std::string::npos && made.tile.vec == 1;
+        if (!asked)
+          CHECK(interior + border < 2 * least);
+        const bool both =
+            !output_pixels(c, true).interior.empty() && !output_pixels(c, true).border.empty();
+        CHECK(made.tile.border.has_value() == both);
+        if (both) {
+          CHECK(made.pixels.interior.empty() == (made.tile.border == BorderCode::shared));
+          CHECK((made.tile.border == BorderCode::shared || made.tile.vec > 1 ||
+                 tile.find("border=own") != std::string::npos));
+        }
+        if (tile.find("border=shared") != std::string::npos && both) {
+          CHECK(interior == 0);
+          CHECK(made.tile.vec == 1);
+        }
         if (made.tile.vec == 1) // else one store of several may be beyond the last pixel
           CHECK(count(lowered.module, "tile_", ir::Opcode::if_begin) == 0);
         CHECK(count(lowered.module, "tile_", ir::Opcode::load) +
@@ -382,7 +415,8 @@ TEST_CASE("one tap with stride 1 is a product of matrices") {
 }
 
 TEST_CASE("blocks cover interior and border") {
-  const SpmmSchedule made = schedule("N=2,H=14,W=14,C=2,R=3,S=3,pad=1", "sm_90", "warps=1,vec=1");
+  const char* const words = "N=2,H=14,W=14,C=2,R=3,S=3,pad=1";
+  SpmmSchedule made = schedule(words, "sm_90", "warps=1,vec=1,border=own");
   REQUIRE(made.ranges.size() == 2);
   CHECK(!made.ranges[0].border);
   CHECK(made.ranges[0].grid.items == 144);
@@ -391,10 +425,32 @@ TEST_CASE("blocks cover interior and border") {
   CHECK(made.ranges[1].grid.items == 52);
   CHECK(made.ranges[1].grid.blocks(2) == 4);
   CHECK(made.ranges[1].grid.blocks(0) == 0);
-  // Where the interior would need as many warps as all pixels, everything is border.
-  CHECK(schedule("N=1,H=7,W=7,C=2,R=3,S=3,pad=1", "sm_90").pixels.interior.empty());
-  CHECK(!schedule("N=1,H=56,W=56,C=2,R=3,S=3,pad=1", "sm_90").pixels.interior.empty());
-  CHECK(schedule("N=1,H=7,W=7,C=2,R=3,S=3,pad=1", "sm_90", "vec=4").tile.vec == 1);
+  // With one column a thread all pixels share the border's code.
+  made = schedule(words, "sm_90", "warps=1,vec=1");
+  REQUIRE(made.ranges.size() == 1);
+  CHECK(made.ranges[0].border);
+  CHECK(made.ranges[0].grid.items == 196);
+  CHECK(made.ranges[0].grid.blocks(2) == 13);
+  CHECK(schedule(words, "sm_90", "vec=2").ranges.size() == 2);
+  // So they do where the interior would need as many warps as all pixels.
+  const char* const small = "N=1,H=7,W=7,C=2,R=3,S=3,pad=1";
+  made = schedule(small, "sm_90", "vec=4");
+  CHECK(made.pixels.interior.empty());
+  CHECK(made.tile.vec == 1);
+  REQUIRE(made.remarks.size() == 1);
+  CHECK_THAT(made.remarks[0], Catch::Contains("takes them singly"));
+  CHECK(schedule(small, "sm_90", "vec=4,border=own").tile.vec == 4);
+  // Streamed code does not grow with the weights.
+  CHECK(schedule(small, "sm_90", "strategy=streamed").tile.border == BorderCode::shared);
+  CHECK(schedule("N=1,H=56,W=56,C=2,R=3,S=3,pad=1", "sm_90", "strategy=streamed").tile.border ==
+        BorderCode::own);
+  CHECK_THAT(message_of([] {
+               SpmmProblem product;
+               product.columns = 4;
+               schedule_spmm(scattered_matrix(4, 4, 2), product, find_target("sm_90"),
+                             parse_tile_choice("border=own"));
+             }),
+             Catch::Contains("border= is for convolutions"));
 }
 
 TEST_CASE("what cannot be addressed is refused") {

@@ -48,18 +48,21 @@ TEST_CASE("tile words parse, print and parse back") {
   tile.splitk = 3;
   tile.cluster = 4;
   tile.weights = WeightOperand::constant_bank;
+  CHECK(to_string(tile).find("border") == std::string::npos); // not of a product of matrices
+  tile.border = BorderCode::shared;
   const SpmmTileChoice back = parse_tile_choice(to_string(tile));
   CHECK(back.strategy == Strategy::streamed);
   CHECK(back.rows == 7u);
   CHECK(back.splitk == 3u);
   CHECK(back.cluster == 4u);
   CHECK(back.weights == WeightOperand::constant_bank);
+  CHECK(back.border == BorderCode::shared);
   CHECK(parse_tile_choice("").rows == std::nullopt);
 }
 
 TEST_CASE("tile words that are wrong name the word and the known ones") {
   for (const char* text : {"rows", "rows=", "rows=0", "rows=257", "rows=2x", "colour=red",
-                           "strategy=dense", "stage=l2", "weights=x", "vec=9", "=3"}) {
+                           "strategy=dense", "stage=l2", "weights=x", "border=no", "vec=9", "=3"}) {
     INFO(text);
     const std::string message = usage_error([&] { parse_tile_choice(text); });
     CHECK(message.find(std::string("'") + text + "'") != std::string::npos);
