@@ -8,9 +8,8 @@
 //          |  b  |   interior   |  b  |           this thread's tap is inside, and skips what is
 //          |     |              |     |           not: padding is never read and never multiplied.
 //          +-----+--------------+-----+
-//   bottom |  b  |      b       |  b  |         Or everything is border (border=shared): one
-//   variant
-//          +-----+--------------+-----+           of the code instead of two.
+//   bottom |  b  |      b       |  b  |         Or everything is border (border=shared):
+//          +-----+--------------+-----+           one variant of the code instead of two.
 #pragma once
 
 #include "compiler/inspect/convolution.h"
