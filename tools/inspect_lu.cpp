@@ -2,7 +2,9 @@
 
 #include "compiler/inspect/lu_plot.h"
 #include "compiler/inspect/lu_statistics.h"
+#include "ir/error.h"
 #include "tools/lu_gpu_analysis.h"
+#include "tools/lu_strategy_report.h"
 #include "tools/session.h"
 
 #include <fmt/format.h>
@@ -25,9 +27,37 @@ struct Factors {
   LuPattern rows;
   LuLevels levels;
   LuStatistics statistics;
+  LuStrategyReport strategy;
 };
 
-Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFinder& finder) {
+/// How the GPU would factorize; what has been found is not searched again.
+LuStrategyReport strategy_of(const Matrix& matrix, const LuAnalysis& analysis,
+                             const Factors& factors, const LuOptions& options) {
+  LuFinders found;
+  found.pattern = [&](const Pattern&) { return factors.rows; };
+  found.levels = [&](const LuPattern&, const LuColumns&, LevelRule) { return factors.levels; };
+  const LuTables tables =
+      make_lu_tables(matrix.pattern, {analysis.rows, analysis.columns, {}, {}}, nullptr, found);
+  LuStrategyRequest request;
+  request.strategy = to_strategy(options);
+  request.complex = !matrix.imaginary.empty();
+  request.number_bytes = request.complex ? 16 : 8;
+  request.memory_bytes = options.symbolic.memory_limit;
+  request.atomics = options.atomics;
+  try {
+    return report_strategy(tables, request);
+  } catch (const UserError& error) {
+    if (request.strategy != LuStrategy::automatic)
+      throw;
+    // The CPU takes it.
+    LuStrategyReport none;
+    none.refusal = error.what();
+    return none;
+  }
+}
+
+Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFinder& finder,
+                  const LuOptions& options) {
   Factors factors;
   factors.placed = permute(matrix.pattern, analysis.rows, analysis.columns);
   factors.rows = finder.pattern(factors.placed);
@@ -36,6 +66,7 @@ Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFin
   factors.statistics =
       lu_statistics(factors.rows, columns, factors.levels,
                     finder.levels(factors.rows, columns, LevelRule::right_looking));
+  factors.strategy = strategy_of(matrix, analysis, factors, options);
   return factors;
 }
 
@@ -95,6 +126,8 @@ Json to_json(const Matrix& matrix, const LuAnalysis& analysis,
   json["chosen"] = analysis.order.winner().name;
   if (factors)
     json["factors"] = to_json(factors->statistics, matrix);
+  if (factors)
+    json["strategy"] = to_json(factors->strategy);
   json["symbolic"] = to_json(symbolic);
   for (const LuAnalysisStep& step : steps)
     json["steps"].push_back({{"step", step.name}, {"time_us", step.time_us}});
@@ -156,7 +189,8 @@ std::string to_text(const Matrix& matrix, const LuAnalysis& analysis,
                         : candidate.exact ? ""
                                           : "  at most");
   if (factors)
-    text += describe_factors(factors->statistics, matrix) + to_text(symbolic);
+    text += describe_factors(factors->statistics, matrix) +
+            to_text(factors->strategy, factors->statistics.gather_levels) + to_text(symbolic);
   else
     text +=
         fmt::format("\nmore than {} entries of L + U: levels are not listed\n", kLargestInspected);
@@ -187,7 +221,7 @@ int inspect_lu(const InspectLuOptions& options) {
   if (analysis.order.winner().cost.entries <= kLargestInspected) {
     show("symbolic");
     const auto start = std::chrono::steady_clock::now();
-    factors = factorize(matrix, analysis, finder);
+    factors = factorize(matrix, analysis, finder, options.lu);
     const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
     steps.push_back({"symbolic", wall.count()});
     for (const LuSymbolicStep& step : finder.steps())

@@ -34,6 +34,7 @@ public:
       : pattern_(pattern), factors_(tables, pool) {}
 
   std::string device() const override { return "cpu"; }
+  std::string strategy() const override { return "left-looking"; }
 
   void load(const Matrix& a) override { values_ = packed<V>(a.values, a.imaginary); }
 

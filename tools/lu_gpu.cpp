@@ -3,7 +3,10 @@
 #include "compiler/emit/ptx.h"
 #include "compiler/lower/lu_refine.h"
 #include "runtime/driver/graph.h"
+#include "runtime/driver/nvrtc.h"
+#include "runtime/kernels/compile.h"
 #include "runtime/lu/condition.h"
+#include "runtime/lu/gpu_right_looking.h"
 #include "tools/gpu_device.h"
 
 #include <fmt/format.h>
@@ -16,15 +19,24 @@
 namespace sparsertc {
 
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
-                                           const LuGpuOptions& options, TaskPool* pool) {
+                                           const LuGpuOptions& options, TaskPool* pool,
+                                           std::string* strategy) {
   const Target target = find_target(target_of(context));
   LuGpuProgram program =
       make_lu_program(tables,
                       {target, context.properties().multiprocessors,
                        context.properties().max_shared_bytes_per_block, context.free_memory()},
                       options, pool);
+  if (strategy != nullptr)
+    *strategy = name_of(program.choice.strategy);
   const std::string ptx = emit_ptx(program.module, target);
   program.code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
+  if (program.right_looking) {
+    const std::vector<uint8_t> image = kernels::compile_lu_right_looking(
+        *cuda::Nvrtc::open(), context.properties().compute_capability, options.cache);
+    program.flows.strategy = std::make_shared<lu::GpuRightLooking>(
+        context, image, tables, *program.right_looking, options.single);
+  }
   return std::make_unique<lu::GpuPlan>(context, program.code, tables, program.flows);
 }
 
@@ -66,7 +78,7 @@ public:
     options.given_single = false;
     options.single = std::is_same_v<lu::Real<T>, float>;
     options.complex = lu::ScalarTraits<T>::kComplex;
-    plan_ = make_gpu_plan(*gpu_, tables, options, pool);
+    plan_ = make_gpu_plan(*gpu_, tables, options, pool, &strategy_);
     values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(V));
     workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
     refinement_ = make_gpu_refinement(*gpu_, *plan_, std::is_same_v<lu::Real<X>, float>);
@@ -74,6 +86,7 @@ public:
   }
 
   std::string device() const override { return "gpu"; }
+  std::string strategy() const override { return strategy_; }
 
   void load(const Matrix& a) override {
     values_ = packed<V>(a.values, a.imaginary);
@@ -168,6 +181,7 @@ private:
   const Pattern& pattern_;
   std::unique_ptr<cuda::Context> gpu_;
   cuda::Stream stream_;
+  std::string strategy_;
   std::unique_ptr<lu::GpuPlan> plan_;
   std::unique_ptr<cuda::DeviceBuffer> values_on_gpu_;
   std::unique_ptr<lu::GpuWorkspace> workspace_;

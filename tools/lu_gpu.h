@@ -14,9 +14,10 @@
 namespace sparsertc {
 
 /// Makes the tables and the kernels; `context` and `tables` must outlive the plan. UserError where
-/// the tables do not fit.
+/// the tables do not fit. `strategy`, if given, gets the word of the one that was chosen.
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
-                                           const LuGpuOptions& options, TaskPool* pool);
+                                           const LuGpuOptions& options, TaskPool* pool,
+                                           std::string* strategy = nullptr);
 
 /// Refinement on the GPU with the plan's factors, of solutions in double or single precision;
 /// `context` and `plan` must outlive it.

@@ -85,8 +85,26 @@ void declare(CLI::App& parser, LuOptions& options) {
                   "core where need be; else with what is free")
       ->transform(CLI::AsSizeValue(false))
       ->group("Sparse LU");
+  parser
+      .add_option("--strategy", options.strategy,
+                  "How a GPU factorizes: dataflow, right-looking (columns by levels), "
+                  "dense-columns or compressed-columns (the same, with or without dense vectors), "
+                  "or auto: dataflow where its tables fit")
+      ->capture_default_str()
+      ->group("Sparse LU");
+  parser
+      .add_flag("--atomics", options.atomics,
+                "With columns by levels, let several warps add to one column: the last bits then "
+                "differ from run to run")
+      ->group("Sparse LU");
   parser.add_flag("--verify", options.symbolic.verify, "Find them on the CPU as well, and compare")
       ->group("Sparse LU");
+}
+
+LuStrategy to_strategy(const LuOptions& options) {
+  return static_cast<LuStrategy>(
+      choose_word("--strategy", options.strategy,
+                  std::vector<std::string>(kLuStrategyWords.begin(), kLuStrategyWords.end())));
 }
 
 LuAnalysisOptions to_analysis_options(const LuOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/inspect/lu_analysis.h"
+#include "compiler/inspect/lu_strategy.h"
 
 #include <CLI/CLI.hpp>
 
@@ -25,10 +26,15 @@ struct LuOptions {
   /// A file with the user's permutations; empty: none.
   std::string placement;
   LuSymbolicOptions symbolic;
+  /// How a GPU factorizes: kLuStrategyWords.
+  std::string strategy = "auto";
+  bool atomics = false;
 };
 void declare(CLI::App& parser, LuOptions& options);
 /// Without pool and progress, which the command adds. Reads the file of permutations.
 LuAnalysisOptions to_analysis_options(const LuOptions& options);
+/// UsageError for an unknown word.
+LuStrategy to_strategy(const LuOptions& options);
 
 /// Writes the permutations of an analysis as --placement reads them: 2 x n, .npy.
 void write_placement(const std::string& path, const LuAnalysis& analysis);

@@ -48,20 +48,23 @@ bool one_block_solves(const LuGpuDevice& device, const LuTables& tables,
 
 LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
                              const LuGpuOptions& options, TaskPool* pool) {
-  const uint64_t most =
-      options.most_table_bytes > 0 ? options.most_table_bytes : device.memory_bytes / 2;
-  const std::optional<LuGather> gather = make_lu_gather(tables, most, pool);
-  if (!gather)
-    throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
-                                "GPU's memory",
-                                multiply_adds(tables), most),
-                    "--device=cpu factorizes it on the CPU");
+  LuGpuProgram program;
+  program.choice = choose_lu_strategy(
+      tables, {options.strategy, options.complex, number_bytes(options, options.single),
+               device.multiprocessors, device.memory_bytes, options.most_table_bytes,
+               options.fusion, options.atomics});
   LuDataflowOptions deal;
   const uint32_t threads = dataflow_threads(tables, options);
   deal.warps = lu::gpu_streams(device.multiprocessors, threads);
-  deal.products_of_lane = options.products_of_lane;
-  LuGpuProgram program;
-  program.flows.factor = make_factor_dataflow(tables, *gather, deal);
+  if (program.choice.strategy == LuStrategy::dataflow) {
+    deal.products_of_lane = options.products_of_lane;
+    // That it fits has been looked at.
+    const std::optional<LuGather> gather =
+        make_lu_gather(tables, program.choice.dataflow_bytes, pool);
+    program.flows.factor = make_factor_dataflow(tables, gather.value(), deal);
+  } else {
+    program.right_looking = make_right_looking(tables, program.choice.right_looking);
+  }
   deal.products_of_lane = options.solve_products;
   const bool one_block = one_block_solves(device, tables, options);
   const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {

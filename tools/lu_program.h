@@ -2,14 +2,18 @@
 #pragma once
 
 #include "compiler/emit/target.h"
+#include "compiler/inspect/lu_strategy.h"
 #include "ir/lu_tables.h"
 #include "ir/module.h"
 #include "runtime/host/task_pool.h"
 #include "runtime/lu/gpu_plan.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace sparsertc {
+
+class Cache;
 
 /// Who solves: all multiprocessors, one block for each right-hand side, or the latter where its
 /// vector fits into shared memory.
@@ -26,6 +30,11 @@ struct LuGpuOptions {
   LuGpuSolve solve = LuGpuSolve::automatic;
   uint32_t block_threads = 1024; ///< of the block that solves
   uint64_t most_table_bytes = 0; ///< of the gather's tables; 0: half of the device memory there is
+  /// How to factorize. What is not dataflow needs NVRTC where the plan is made.
+  LuStrategy strategy = LuStrategy::dataflow;
+  LuStageFusion fusion = LuStageFusion::automatic;
+  bool atomics = false;   ///< LuRightLookingOptions
+  Cache* cache = nullptr; ///< for what NVRTC compiles, if given
 };
 
 /// The GPU that the tables are made for.
@@ -40,7 +49,10 @@ struct LuGpuProgram {
   ir::Module module;
   /// Without an image; names are those of compiler/lower/lu_dataflow.h.
   lu::GpuCode code;
-  lu::GpuFlows flows;
+  lu::GpuFlows flows; ///< without a strategy
+  LuStrategyChoice choice;
+  /// Where the choice is not dataflow: what lu::GpuRightLooking needs.
+  std::optional<LuRightLooking> right_looking;
 };
 
 /// UserError where the tables do not fit, or where one block is asked to solve and cannot.

@@ -77,6 +77,9 @@ const LuTables& LuSolver::tables() const {
 std::string LuSolver::device() const {
   return prepared_->backend->device();
 }
+std::string LuSolver::strategy() const {
+  return prepared_->backend->strategy();
+}
 double LuSolver::tables_us() const {
   return prepared_->tables_us;
 }

@@ -76,6 +76,7 @@ public:
   const LuAnalysis& analysis() const;
   const LuTables& tables() const;
   std::string device() const;
+  std::string strategy() const;
   /// Symbolic factorization, levels and tables.
   double tables_us() const;
 

@@ -3,6 +3,7 @@
 #include "compiler/input/read.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
+#include "runtime/bundle/cache.h"
 #include "tools/assemblers.h"
 #include "tools/command.h"
 #include "tools/gpu_device.h"
@@ -131,6 +132,7 @@ Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern&
   json["transposed"] = options.transpose;
   json["right_sides"] = right_sides;
   json["device"] = solver.device();
+  json["strategy"] = solver.strategy();
   json["threads"] = threads;
   json["matched"] = analysis.matched;
   json["matching_reason"] = analysis.matching_reason;
@@ -320,16 +322,28 @@ int run(const SolveOptions& options) {
   const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
   LuPatternFinder finder(symbolic, options.cache, &pool);
   solver_options.finders = finder.finders();
-  if (device == 2 || symbolic.where == "gpu")
+  LuGpuOptions gpu_options;
+  gpu_options.strategy = to_strategy(options.lu);
+  gpu_options.atomics = options.lu.atomics;
+  const bool named = gpu_options.strategy != LuStrategy::automatic;
+  if (named && device == 1)
+    throw UsageError("--strategy says how a GPU factorizes", "without it --device=cpu does");
+  const bool forced = device == 2 || named;
+  if (forced || symbolic.where == "gpu")
     require_gpu(); // before long work
-  if (device == 2 || (device == 0 && find_gpu() != nullptr))
-    solver_options.make_gpu_backend = [device](const LuTables& tables, const Pattern& of,
-                                               LuPrecision precision, bool complex,
-                                               TaskPool* with) -> std::unique_ptr<LuBackend> {
+  std::optional<Cache> cache;
+  if (!options.cache.off) {
+    cache.emplace(Cache::choose_directory(options.cache.directory), options.cache.limit_mib << 20);
+    gpu_options.cache = &*cache;
+  }
+  if (forced || (device == 0 && find_gpu() != nullptr))
+    solver_options.make_gpu_backend = [&](const LuTables& tables, const Pattern& of,
+                                          LuPrecision precision, bool complex,
+                                          TaskPool* with) -> std::unique_ptr<LuBackend> {
       try {
-        return make_gpu_backend(tables, of, precision, complex, with);
+        return make_gpu_backend(tables, of, precision, complex, with, gpu_options);
       } catch (const UserError&) {
-        if (device == 2)
+        if (forced)
           throw;
         return nullptr; // too large for the GPU
       }

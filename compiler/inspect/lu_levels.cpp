@@ -46,20 +46,43 @@ std::span<const uint32_t> before(const Pattern& rows, const std::vector<uint64_t
   return {rows.column_index.data() + first, diagonal[i] - first};
 }
 
+/// `lower(k)`: the rows of column k of L, below the diagonal; `upper(k)`: the columns of row k of
+/// U.
+template <class Lower, class Upper>
+LuLevels levels_of_columns(uint32_t size, LevelRule rule, const Lower& lower, const Upper& upper) {
+  return kahn(size, [&](uint32_t k, const auto& f) {
+    const std::span<const uint32_t> below = lower(k);
+    if (below.empty())
+      return;
+    for (const uint32_t j : upper(k))
+      f(j);
+    if (rule == LevelRule::right_looking)
+      for (const uint32_t j : below)
+        f(j);
+  });
+}
+
 } // namespace
 
 LuLevels factor_levels(const LuPattern& rows, const LuColumns& columns, LevelRule rule) {
-  return kahn(rows.rows.rows, [&](uint32_t k, const auto& f) {
-    const std::span<const uint32_t> lower = behind(columns.columns, columns.diagonal, k);
-    if (lower.empty())
-      return;
-    const std::span<const uint32_t> upper = behind(rows.rows, rows.diagonal, k);
-    for (const uint32_t j : upper)
-      f(j);
-    if (rule == LevelRule::right_looking)
-      for (const uint32_t j : lower)
-        f(j);
-  });
+  return levels_of_columns(
+      rows.rows.rows, rule,
+      [&](uint32_t k) { return behind(columns.columns, columns.diagonal, k); },
+      [&](uint32_t k) { return behind(rows.rows, rows.diagonal, k); });
+}
+
+LuLevels factor_levels(const LuTables& tables, LevelRule rule) {
+  const auto behind_in = [](const std::vector<uint32_t>& index, uint64_t diagonal, uint64_t end) {
+    return std::span(index).subspan(diagonal + 1, end - diagonal - 1);
+  };
+  return levels_of_columns(
+      tables.size, rule,
+      [&](uint32_t k) {
+        return behind_in(tables.row_index, tables.diagonal[k], tables.column_offset[k + 1]);
+      },
+      [&](uint32_t k) {
+        return behind_in(tables.column_index, tables.row_diagonal[k], tables.row_offset[k + 1]);
+      });
 }
 
 LuLevels forward_levels(const LuColumns& columns) {

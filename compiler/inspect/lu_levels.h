@@ -21,6 +21,7 @@ enum class LevelRule : uint8_t {
 /// Topological layers by Kahn's algorithm: a column stands one level after the last that it waits
 /// for.
 LuLevels factor_levels(const LuPattern& rows, const LuColumns& columns, LevelRule rule);
+LuLevels factor_levels(const LuTables& tables, LevelRule rule);
 
 /// Levels of the substitutions (ir/lu_tables.h): rows i, each after the k that it reads.
 LuLevels forward_levels(const LuColumns& columns);

@@ -64,6 +64,14 @@ std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t comp
   return cubin_of(nvrtc, source, "lu_analysis", cache);
 }
 
+std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
+                                              Cache* cache) {
+  cuda::CudaSource source = source_of("lu_right_looking.cu", compute_capability, {"-std=c++17"});
+  source.headers.push_back(
+      {"lu_right_looking.cuh", std::string(kernel_source("lu_right_looking.cuh"))});
+  return cubin_of(nvrtc, source, "lu_right_looking", cache);
+}
+
 std::vector<uint8_t> compile_lu_rounds(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
                                        uint32_t group, uint32_t threads, Cache* cache) {
   // Products and sums are rounded apart where the text does not say fma.

@@ -18,4 +18,8 @@ std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t comp
 std::vector<uint8_t> compile_lu_rounds(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
                                        uint32_t group, uint32_t threads, Cache* cache = nullptr);
 
+/// The same of lu_right_looking.cu.
+std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
+                                              Cache* cache = nullptr);
+
 } // namespace sparsertc::kernels

@@ -79,6 +79,10 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
   const std::vector<uint32_t> diagonal = narrowed(tables.diagonal);
   diagonal_ = upload(bytes_of(diagonal), stream);
   factor_flow_ = upload(flows.factor, stream);
+  if (flows.strategy) {
+    strategy_ = flows.strategy;
+    table_bytes_ += strategy_->table_bytes();
+  }
   solve_flow_ = upload(flows.solve, stream);
   if (flows.transposed)
     transposed_flow_ = upload(*flows.transposed, stream);
@@ -186,6 +190,13 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
       options.pivot_threshold > 0
           ? options.pivot_threshold
           : std::sqrt(wide ? unit_roundoff<double>() : double{unit_roundoff<float>()});
+  if (strategy_) {
+    strategy_->enqueue({workspace.initial_.address(), workspace.values_.address(),
+                        workspace.column_max_.address(), workspace.quotient_.address(),
+                        workspace.status_.address(), workspace.scratch_.address()},
+                       threshold, stream);
+    return;
+  }
   const uint64_t threshold_bits = wide ? std::bit_cast<uint64_t>(threshold)
                                        : std::bit_cast<uint32_t>(static_cast<float>(threshold));
   const uint64_t factor[] = {factor_flow_.stream->address(),  factor_flow_.group->address(),
@@ -322,6 +333,7 @@ GpuWorkspace::GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::Devi
       quotient_(memory.take(uint64_t{plan.tables().size} * sizeof(double))),
       status_(memory.take(sizeof(LuStatusRecord))),
       numbers_(memory.take(plan.block_numbers() * plan.factor_bytes())),
+      scratch_(memory.take(plan.scratch_bytes())),
       work_(memory.take(plan.right_side_numbers() * right_sides * plan.factor_bytes())),
       bytes_(memory.bytes()) {}
 

@@ -7,6 +7,7 @@
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/lu/factors.h"
+#include "runtime/lu/gpu_strategy.h"
 
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,8 @@ struct GpuFlows {
   /// A solve by all multiprocessors, or by one block for each right-hand side.
   using Solve = std::variant<LuDataflow, LuBlockSolve>;
   LuDataflow factor;
+  /// Another way to factorize real matrices; `factor` is then empty.
+  std::shared_ptr<const GpuFactorStrategy> strategy;
   Solve solve;
   /// Without it there is no solve with the transposed matrix.
   std::optional<Solve> transposed;
@@ -71,8 +74,8 @@ public:
           const GpuFlows& flows);
 
   /// Enqueues the factorization of the matrix with these values, input_nnz numbers of the given
-  /// type (aligned to given_bytes()) in the caller's order: two launches, nothing else, so that it
-  /// can be captured. What it has to say stays in the workspace. RuntimeError where the driver
+  /// type (aligned to given_bytes()) in the caller's order: two launches (another strategy has
+  /// more), nothing else, so that it can be captured. What it has to say stays in the workspace. RuntimeError where the driver
   /// cannot have all blocks resident at once (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
   void refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
@@ -120,6 +123,8 @@ private:
   Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
   /// Of the workspace, for solves by one block.
   uint64_t block_numbers() const;
+  /// Of the workspace, for another strategy.
+  uint64_t scratch_bytes() const { return strategy_ ? strategy_->scratch_bytes() : 0; }
   /// Of the workspace, for each right-hand side that is solved for at once.
   uint64_t right_side_numbers() const;
   Solve upload(const GpuFlows::Solve& solve, const cuda::Stream& stream);
@@ -136,6 +141,7 @@ private:
   Table source_, slot_, column_, scale_;
   Table row_order_, column_order_, row_scale_, column_scale_, diagonal_;
   Flow factor_flow_;
+  std::shared_ptr<const GpuFactorStrategy> strategy_;
   Solve solve_flow_;
   std::optional<Solve> transposed_flow_;
   uint64_t table_bytes_ = 0;
@@ -172,7 +178,7 @@ private:
   GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory);
 
   uint32_t right_sides_;
-  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, numbers_, work_;
+  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, numbers_, scratch_, work_;
   uint64_t bytes_;
 };
 

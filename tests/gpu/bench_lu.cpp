@@ -11,6 +11,10 @@
 // --solve KIND         dataflow: all multiprocessors; block: one block; auto: the latter where
 //                      it can be; both: dataflow and then auto
 // --block-threads N    of the one block; else 1024
+// --strategy WORDS     of the factorization, one or several with commas, each timed: auto (else),
+//                      dataflow, right-looking, dense-columns, compressed-columns
+// --stages KIND        of columns by levels: auto, none (a launch each), all (one launch)
+// --atomics 1          of columns by levels: additions by atomic operations
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. A matrix that does
@@ -67,10 +71,11 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
   solver.solve(a, b, report);
 
   const LuTables& tables = solver.tables();
-  std::string line = fmt::format("{:18} {:8} {:9} {:6} {:8} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}",
-                                 name, a.pattern.rows, tables.nnz(), tables.factor_levels.count(),
-                                 solver.analysis().order.winner().name, kind, report.refactor_us,
-                                 report.substitution_us, report.residual, report.refinement_steps);
+  std::string line = fmt::format(
+      "{:18} {:8} {:9} {:6} {:8} {:18} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}", name, a.pattern.rows,
+      tables.nnz(), tables.factor_levels.count(), solver.analysis().order.winner().name,
+      solver.strategy(), kind, report.refactor_us, report.substitution_us, report.residual,
+      report.refinement_steps);
   if (const auto klu = test::KluReference::make(a)) {
     const double refactor = test::median_us(repeat, [&] { klu->refactor(); });
     std::vector<double> right;
@@ -88,10 +93,26 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
   std::fflush(stdout);
 }
 
+/// The words of a list with commas; false where one is none.
+bool add_strategies(std::string_view list, std::vector<LuStrategy>& strategies) {
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const auto word = std::find(kLuStrategyWords.begin(), kLuStrategyWords.end(),
+                                list.substr(begin, end - begin));
+    if (word == kLuStrategyWords.end())
+      return false;
+    strategies.push_back(static_cast<LuStrategy>(word - kLuStrategyWords.begin()));
+    begin = end + 1;
+  }
+  return true;
+}
+
 int run(int count, char** words) {
   unsigned repeat = 20;
   LuGpuOptions gpu;
   std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
+  std::vector<LuStrategy> strategies;
+  uint32_t atomics = 0;
   bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
@@ -101,6 +122,7 @@ int run(int count, char** words) {
                              : word == "--products"       ? &gpu.products_of_lane
                              : word == "--solve-products" ? &gpu.solve_products
                              : word == "--block-threads"  ? &gpu.block_threads
+                             : word == "--atomics"        ? &atomics
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
@@ -113,44 +135,59 @@ int run(int count, char** words) {
         kinds = {kind == "block" ? LuGpuSolve::block : LuGpuSolve::dataflow};
       else
         usable = usable && kind == "auto";
+    } else if (word == "--strategy" && i + 1 < count) {
+      usable = usable && add_strategies(words[++i], strategies);
+    } else if (word == "--stages" && i + 1 < count) {
+      const std::string_view kind = words[++i];
+      gpu.fusion = kind == "none"  ? LuStageFusion::none
+                   : kind == "all" ? LuStageFusion::all
+                                   : LuStageFusion::automatic;
+      usable = usable && (kind == "auto" || gpu.fusion != LuStageFusion::automatic);
     } else {
       paths.emplace_back(word);
     }
   }
+  gpu.atomics = atomics != 0;
+  if (strategies.empty())
+    strategies = {LuStrategy::automatic};
   if (!usable || paths.empty() || gpu.threads % 32 != 0 || gpu.threads > 512 ||
       gpu.block_threads == 0 || gpu.block_threads % 32 != 0 || gpu.block_threads > 1024) {
     fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
                        "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
-                       "  [--block-threads N] MATRIX...\n"
+                       "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
+                       "  [--atomics 1] MATRIX...\n"
                        "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }
   if (!test::KluReference::available())
     fmt::print("no libklu.so.1: times of the GPU alone\n");
-  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} {:>7}\n",
-             "matrix", "n", "nnz(L+U)", "levels", "order", "solve by", "refactor", "solve",
-             "residual", "it", "KLU", "KLU solve", "x", "x solve");
+  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:18} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} "
+             "{:>7}\n",
+             "matrix", "n", "nnz(L+U)", "levels", "order", "strategy", "solve by", "refactor",
+             "solve", "residual", "it", "KLU", "KLU solve", "x", "x solve");
   TaskPool pool;
   int failed = 0;
-  for (const LuGpuSolve kind : kinds) {
-    gpu.solve = kind;
-    Means means;
-    for (const std::string& path : paths) {
-      try {
-        bench(path, std::max(repeat, 1u), gpu, pool, means);
-      } catch (const NoGpuError& error) {
-        fmt::print("SKIPPED: {}\n", error.what());
-        return 3;
-      } catch (const std::exception& error) {
-        fmt::print("{}: {}\n", path, error.what());
-        failed = 1;
+  for (const LuStrategy strategy : strategies)
+    for (const LuGpuSolve kind : kinds) {
+      gpu.strategy = strategy;
+      gpu.solve = kind;
+      Means means;
+      for (const std::string& path : paths) {
+        try {
+          bench(path, std::max(repeat, 1u), gpu, pool, means);
+        } catch (const NoGpuError& error) {
+          fmt::print("SKIPPED: {}\n", error.what());
+          return 3;
+        } catch (const std::exception& error) {
+          fmt::print("{}: {}\n", path, error.what());
+          failed = 1;
+        }
       }
+      if (means.count > 0)
+        fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
+                   means.count, std::exp(means.refactor / means.count),
+                   std::exp(means.solve / means.count));
     }
-    if (means.count > 0)
-      fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
-                 means.count, std::exp(means.refactor / means.count),
-                 std::exp(means.solve / means.count));
-  }
   return failed;
 }
 

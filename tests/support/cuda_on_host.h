@@ -11,11 +11,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace sparsertc::test::cuda_on_host {
@@ -103,7 +105,17 @@ T __ldg(const T* address) {
 
 template <class T>
 T atomicAdd(T* address, T value) {
-  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+  if constexpr (std::is_integral_v<T>) {
+    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+  } else {
+    T before;
+    __atomic_load(address, &before, __ATOMIC_RELAXED);
+    for (T after = before + value; !__atomic_compare_exchange(address, &before, &after, true,
+                                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+         after = before + value) {
+    }
+    return before;
+  }
 }
 template <class T>
 T atomicSub(T* address, T value) {
@@ -132,6 +144,21 @@ T atomicMax(T* address, T value) {
   return before;
 }
 
+template <class T>
+T atomicMin(T* address, T value) {
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (value < before && !__atomic_compare_exchange_n(address, &before, value, true,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return before;
+}
+
+inline double __longlong_as_double(int64_t bits) {
+  return std::bit_cast<double>(bits);
+}
+inline int64_t __double_as_longlong(double value) {
+  return std::bit_cast<int64_t>(value);
+}
 inline int __popc(uint32_t value) {
   return __builtin_popcount(value);
 }

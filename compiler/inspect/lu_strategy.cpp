@@ -1,0 +1,87 @@
+#include "compiler/inspect/lu_strategy.h"
+
+#include "compiler/inspect/lu_schedule.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sparsertc {
+namespace {
+
+/// Entries of L+U that dataflow can number.
+constexpr uint64_t kMostSlots = uint64_t{1} << 31;
+
+/// What is left for dense vectors beside the values, the pattern and the tables of the solve.
+uint64_t room_for_columns(const LuTables& tables, const LuStrategyRequest& request) {
+  const uint64_t values = 2 * tables.nnz() * request.number_bytes;
+  const uint64_t pattern = 4 * tables.nnz() * sizeof(uint32_t);
+  const uint64_t input = tables.input_nnz * (3 * sizeof(uint32_t) + 2 * sizeof(double));
+  const uint64_t taken = values + pattern + input;
+  const uint64_t left = request.memory_bytes - std::min(request.memory_bytes, taken);
+  return left - left / 16;
+}
+
+} // namespace
+
+LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequest& request) {
+  LuStrategyChoice choice;
+  const uint64_t products = multiply_adds(tables);
+  choice.dataflow_bytes = gather_bytes(tables.nnz(), products);
+  const uint64_t most = request.gather_bytes > 0 ? request.gather_bytes : request.memory_bytes / 2;
+  const bool dataflow_fits = tables.nnz() < kMostSlots && choice.dataflow_bytes <= most;
+
+  LuRightLookingOptions& options = choice.right_looking;
+  options.multiprocessors = request.multiprocessors;
+  options.number_bytes = request.number_bytes;
+  options.free_bytes = room_for_columns(tables, request);
+  options.fusion = request.fusion;
+  options.atomics = request.atomics;
+  choice.columns = lu_column_memory(tables.size, options);
+
+  const auto too_large = fmt::format("the tables of {} multiply-adds take {} bytes, {} may be used",
+                                     products, choice.dataflow_bytes, most);
+  const bool by_levels = request.strategy != LuStrategy::automatic
+                             ? request.strategy != LuStrategy::dataflow
+                             : !dataflow_fits && !request.complex;
+  if (!by_levels) {
+    if (!dataflow_fits)
+      throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
+                                  "GPU's memory",
+                                  products, most),
+                      request.complex ? "--device=cpu factorizes it on the CPU"
+                                      : "--strategy=right-looking needs none, --device=cpu "
+                                        "factorizes it on the CPU");
+    choice.strategy = LuStrategy::dataflow;
+    choice.reason =
+        request.strategy == LuStrategy::dataflow
+            ? "asked for"
+            : fmt::format("its tables fit: {} bytes, {} may be used", choice.dataflow_bytes, most);
+    return choice;
+  }
+  if (request.complex)
+    throw UserError("columns by levels are for real matrices",
+                    "--strategy=dataflow factorizes complex ones");
+  const auto formula = fmt::format(
+      "{} bytes free / ({} rows x {} bytes) = {} dense columns, {} in flight", options.free_bytes,
+      tables.size, request.number_bytes, choice.columns.fitting(), choice.columns.in_flight);
+  switch (request.strategy) {
+  case LuStrategy::dense_columns:
+    options.columns = LuWorkColumns::dense;
+    choice.reason = "asked for; " + formula;
+    break;
+  case LuStrategy::compressed_columns:
+    options.columns = LuWorkColumns::compressed;
+    choice.reason = "asked for";
+    break;
+  default:
+    options.columns = choice.columns.dense() ? LuWorkColumns::automatic : LuWorkColumns::compressed;
+    choice.reason = (request.strategy == LuStrategy::automatic ? too_large + "; " : "") + formula;
+  }
+  choice.strategy = options.columns == LuWorkColumns::compressed ? LuStrategy::compressed_columns
+                                                                 : LuStrategy::dense_columns;
+  return choice;
+}
+
+} // namespace sparsertc

@@ -1,0 +1,213 @@
+// The other strategies of sparse LU on the GPU than dataflow: the shapes that break solvers, bit by
+// bit what the same sums give on the CPU, captured and replayed, real matrices.
+#include "compiler/input/read.h"
+#include "ir/error.h"
+#include "runtime/driver/graph.h"
+#include "runtime/driver/nvrtc.h"
+#include "runtime/kernels/compile.h"
+#include "tests/gpu/gpu_spmm.h"
+#include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_patterns.h"
+#include "tests/support/lu_right_looking.h"
+#include "tools/lu_gpu.h"
+#include "tools/lu_solver.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+using namespace sparsertc;
+using test::Random;
+using test::RightLookingOnDevice;
+
+namespace {
+
+/// Null, said aloud, where there is no GPU.
+const cuda::Context* gpu() {
+  Machine& machine = Machine::get();
+  if (!machine.can_test())
+    return nullptr;
+  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
+    WARN("SKIPPED: needs a GPU");
+    return nullptr;
+  }
+  return machine.gpu();
+}
+
+/// Null, said aloud, where there is no NVRTC.
+const std::vector<uint8_t>* image(const cuda::Context& context) {
+  static std::optional<std::vector<uint8_t>> compiled;
+  try {
+    if (!compiled)
+      compiled = kernels::compile_lu_right_looking(*cuda::Nvrtc::open(),
+                                                   context.properties().compute_capability);
+    return &*compiled;
+  } catch (const RuntimeError& error) {
+    WARN("SKIPPED: " << error.what());
+    return nullptr;
+  }
+}
+
+LuRightLookingOptions options_for(const cuda::Context& context, LuWorkColumns columns,
+                                  LuStageFusion fusion) {
+  LuRightLookingOptions options;
+  options.multiprocessors = context.properties().multiprocessors;
+  options.free_bytes = context.free_memory() / 2;
+  options.columns = columns;
+  options.fusion = fusion;
+  return options;
+}
+
+constexpr LuWorkColumns kColumns[] = {LuWorkColumns::automatic, LuWorkColumns::dense,
+                                      LuWorkColumns::compressed};
+constexpr LuStageFusion kFusions[] = {LuStageFusion::automatic, LuStageFusion::none,
+                                      LuStageFusion::all};
+
+template <class T>
+void check(const cuda::Context& context, const Pattern& pattern, Random& random, bool scaled,
+           LuRightLookingOptions options) {
+  const std::vector<uint8_t>* const code = image(context);
+  if (code == nullptr)
+    return;
+  options.number_bytes = sizeof(T);
+  const LuTables tables = test::tables_in_order(pattern, scaled ? &random : nullptr);
+  RightLookingOnDevice<T> factors(context, *code, tables, options);
+  lu::Factors<T> on_cpu(tables);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<double> a = test::dominant_values(pattern, random);
+    factors.refactor(a, std::sqrt(double{lu::unit_roundoff<T>()}));
+    const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
+    const LuStatusRecord status = factors.status();
+    CHECK(factors.is_ready_again());
+    CHECK((status.zero_column != INT64_MAX) == (expected.outcome == lu::FactorOutcome::singular));
+    CHECK((status.perturbed > 0) == (expected.perturbed > 0));
+    if (expected.outcome != lu::FactorOutcome::ok || expected.perturbed > 0)
+      continue;
+    CHECK(status.nonfinite_column == INT64_MAX);
+    const std::vector<T> v = factors.values();
+    const std::vector<T> reference = test::factor_by_levels<T>(tables, a);
+    if (!options.atomics) {
+      CHECK(test::same_bits(v, reference));
+      continue;
+    }
+    double worst = 0;
+    for (size_t slot = 0; slot < v.size(); ++slot)
+      worst = std::max(worst, std::abs(double{v[slot]} - double{reference[slot]}) /
+                                  (1 + std::abs(double{reference[slot]})));
+    CHECK(worst <= tables.size * double{lu::unit_roundoff<T>()});
+  }
+}
+
+} // namespace
+
+TEST_CASE("lu strategies: small patterns", "[sanitize]") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(6);
+  const Pattern pattern = test::random_square(random, 40, 3);
+  for (const LuWorkColumns columns : kColumns)
+    for (const LuStageFusion fusion : kFusions)
+      check<double>(*context, pattern, random, true, options_for(*context, columns, fusion));
+}
+
+TEST_CASE("lu strategies: hostile shapes") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(5);
+  for (const test::NamedPattern& named : test::hostile_squares(2000))
+    for (const LuWorkColumns columns : kColumns)
+      for (const LuStageFusion fusion : kFusions) {
+        INFO(named.name << ", columns " << static_cast<int>(columns) << ", fusion "
+                        << static_cast<int>(fusion));
+        check<double>(*context, named.pattern, random, false,
+                      options_for(*context, columns, fusion));
+        check<float>(*context, named.pattern, random, true, options_for(*context, columns, fusion));
+      }
+}
+
+TEST_CASE("lu strategies: grids and random patterns, with and without atomics") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 11;
+  INFO("seed " << seed);
+  Random random(seed);
+  for (const LuWorkColumns columns : kColumns)
+    for (const bool atomics : {false, true}) {
+      LuRightLookingOptions options = options_for(*context, columns, LuStageFusion::automatic);
+      options.atomics = atomics;
+      check<double>(*context, test::random_grid(random, 60, 50, 0.2), random, true, options);
+      check<double>(*context, test::random_square(random, 1500, 3), random, false, options);
+      check<float>(*context, test::random_square(random, 400, 3), random, true, options);
+    }
+}
+
+TEST_CASE("lu strategies: captured, replayed with new values") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr || image(*context) == nullptr)
+    return;
+  Random random(3);
+  const Pattern pattern = test::random_grid(random, 20, 20, 0.2);
+  const LuTables tables = test::tables_in_order(pattern);
+  LuGpuOptions options;
+  options.strategy = LuStrategy::right_looking;
+  const auto plan = make_gpu_plan(*context, tables, options, nullptr);
+  const cuda::Stream stream(*context);
+  const lu::GpuWorkspace workspace(*context, *plan, 1, stream);
+  const cuda::DeviceBuffer matrix(*context, tables.input_nnz * sizeof(double));
+  const auto bytes = [](auto& values) {
+    return std::span(reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(double));
+  };
+  plan->refactor(workspace, matrix.address(), stream); // loads the code
+  const cuda::Graph graph(*context, stream,
+                          [&] { plan->refactor(workspace, matrix.address(), stream); });
+  for (int round = 0; round < 3; ++round) {
+    std::vector<double> a = test::dominant_values(pattern, random);
+    std::vector<double> values(tables.nnz());
+    matrix.upload(bytes(a), stream);
+    graph.launch();
+    CHECK(plan->status(workspace, stream).outcome == lu::FactorOutcome::ok);
+    workspace.values().download(bytes(values), stream);
+    CHECK(test::same_bits(values, test::factor_by_levels<double>(tables, a)));
+  }
+}
+
+TEST_CASE("lu strategies: real matrices") {
+  const char* const folder = std::getenv("SPARSERTC_DATA");
+  if (folder == nullptr) {
+    WARN("SKIPPED: SPARSERTC_DATA is not set");
+    return;
+  }
+  const cuda::Context* context = gpu();
+  if (context == nullptr || image(*context) == nullptr)
+    return;
+  TaskPool pool;
+  for (const char* const name : {"add32", "memplus", "west0479", "pf_ACTIVSg2000_it0", "orsreg_1"})
+    for (const LuStrategy strategy : {LuStrategy::right_looking, LuStrategy::compressed_columns}) {
+      INFO(name << ", " << name_of(strategy));
+      const Matrix a = read_matrix(std::string(folder) + "/lu/" + name + ".mtx.gz", {});
+      LuSolverOptions options;
+      options.pool = options.analysis.pool = &pool;
+      options.make_gpu_backend = [&](const LuTables& tables, const Pattern& pattern,
+                                     LuPrecision precision, bool complex, TaskPool* with) {
+        LuGpuOptions gpu_options;
+        gpu_options.strategy = strategy;
+        return make_gpu_backend(tables, pattern, precision, complex, with, gpu_options);
+      };
+      LuVectors ones;
+      ones.real.assign(a.pattern.rows, 1);
+      LuSolver solver(a, options);
+      LuSystemReport report;
+      solver.solve(a, multiply(a, ones, false), report);
+      CHECK(report.residual <= 1e-12);
+      CHECK(solver.strategy() ==
+            name_of(strategy == LuStrategy::right_looking ? LuStrategy::dense_columns : strategy));
+    }
+}

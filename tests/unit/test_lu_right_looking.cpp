@@ -1,0 +1,373 @@
+// Right-looking factorization by levels: the kernels as host code behind a driver without a GPU,
+// against the CPU's factorization, and bit by bit against the same sums in the same order.
+#include "compiler/inspect/lu_levels.h"
+#include "ir/error.h"
+#include "runtime/driver/nvrtc.h"
+#include "runtime/kernels/compile.h"
+#include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_patterns.h"
+#include "tests/support/lu_right_looking.h"
+#include "tests/support/lu_right_looking_on_host.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+
+namespace sparsertc {
+namespace {
+
+using Catch::Contains;
+using test::Random;
+using test::RightLookingOnDevice;
+
+struct Device {
+  Device() {
+    test::run_lu_right_looking_on_host(fake);
+    context.emplace(std::make_shared<const cuda::Driver>(fake.table()));
+  }
+  cuda::FakeCudaDriver fake;
+  std::optional<cuda::Context> context;
+};
+
+LuRightLookingOptions options_with(LuWorkColumns columns, LuStageFusion fusion) {
+  LuRightLookingOptions options;
+  options.multiprocessors = 2;
+  options.warps_of_multiprocessor = 4;
+  options.free_bytes = uint64_t{1} << 30;
+  options.columns = columns;
+  options.fusion = fusion;
+  return options;
+}
+
+/// |L' D U - B| of each entry, beside what rounding may do to sums of so many terms.
+template <class T>
+void check_product(const LuTables& t, const std::vector<T>& v, const std::vector<double>& a) {
+  const std::vector<double> values(v.begin(), v.end());
+  std::vector<double> b(t.nnz(), 0);
+  for (uint64_t p = 0; p < t.input_nnz; ++p)
+    b[t.input_slot[p]] =
+        static_cast<T>(a[t.input_source[p]] * (t.input_scale.empty() ? 1.0 : t.input_scale[p]));
+  // By columns: sum over k <= min(i,j) of L'(i,k) d(k) U(k,j), with 1/d for L'(k,k) and U(k,k).
+  std::vector<double> sum(t.size, 0), size(t.size, 0);
+  std::vector<uint32_t> terms(t.size, 0);
+  for (uint32_t j = 0; j < t.size; ++j) {
+    for (uint64_t slot = t.column_offset[j]; slot < t.column_offset[j + 1]; ++slot) {
+      const uint32_t i = t.row_index[slot];
+      sum[i] += i == j ? 1 / values[slot] : values[slot];
+      size[i] += std::abs(sum[i]);
+      if (i >= j)
+        continue;
+      for (uint64_t q = t.diagonal[i] + 1; q < t.column_offset[i + 1]; ++q) {
+        const double product = values[q] * values[t.diagonal[i]] * values[slot];
+        sum[t.row_index[q]] += product;
+        size[t.row_index[q]] += std::abs(product);
+        ++terms[t.row_index[q]];
+      }
+    }
+    for (uint64_t slot = t.column_offset[j]; slot < t.column_offset[j + 1]; ++slot) {
+      const uint32_t i = t.row_index[slot];
+      const double u = (terms[i] + 4) * double{lu::unit_roundoff<T>()};
+      const double bound = u / (1 - u) * (size[i] + std::abs(b[slot]));
+      if (!(std::abs(sum[i] - b[slot]) <= bound))
+        FAIL("row " << i << ", column " << j << ": off by " << sum[i] - b[slot] << ", bound "
+                    << bound);
+      sum[i] = size[i] = 0;
+      terms[i] = 0;
+    }
+  }
+}
+
+/// Each U entry with something below it is a source once, in the level of its row; what a stage
+/// writes no other update of the stage writes or multiplies with.
+void check_plan(const LuTables& t, const LuRightLooking& plan) {
+  const LuLevels levels = factor_levels(t, LevelRule::right_looking);
+  std::vector<uint32_t> level_of(t.size);
+  for (uint32_t level = 0; level < levels.count(); ++level)
+    for (uint64_t m = levels.offset[level]; m < levels.offset[level + 1]; ++m)
+      level_of[levels.member[m]] = level;
+  std::vector<uint32_t> finished(t.size, 0);
+  std::vector<uint64_t> slots_finished(t.size, 0);
+  uint64_t pairs = 0;
+  for (uint32_t stage = 0; stage < plan.stages(); ++stage) {
+    std::set<uint64_t> written, read;
+    for (uint32_t u = plan.stage_offset[stage]; u < plan.stage_offset[stage + 1]; ++u) {
+      const LuUpdate& update = plan.update[u];
+      REQUIRE(update.first_slot >= t.column_offset[update.column]);
+      REQUIRE(update.end_slot <= t.column_offset[update.column + 1]);
+      REQUIRE(update.first_slot <= update.reached_slot);
+      if (update.flags & kLuUpdateLast)
+        slots_finished[update.column] += update.end_slot - update.first_slot;
+      uint32_t before = 0;
+      for (uint32_t s = 0; s < update.sources; ++s) {
+        const uint32_t slot = plan.source[update.first_source + s];
+        const uint32_t j = t.row_index[slot];
+        REQUIRE((s == 0 || j > before));
+        before = j;
+        REQUIRE(level_of[j] == plan.stage_level[stage]);
+        REQUIRE(slots_finished[j] == t.column_offset[j + 1] - t.column_offset[j]);
+        read.insert(slot);
+        for (uint64_t q = t.diagonal[j] + 1; q < t.column_offset[j + 1]; ++q)
+          for (uint32_t to = update.reached_slot; to < update.end_slot; ++to)
+            if (t.row_index[to] == t.row_index[q]) {
+              written.insert(to);
+              ++pairs;
+            }
+      }
+    }
+    for (const uint64_t slot : read)
+      REQUIRE(written.count(slot) == 0);
+  }
+  uint64_t expected = multiply_adds(t);
+  CHECK(pairs == expected);
+  for (uint32_t k = 0; k < t.size; ++k)
+    REQUIRE(slots_finished[k] == t.column_offset[k + 1] - t.column_offset[k]);
+}
+
+template <class T>
+void check(const Device& device, const Pattern& pattern, Random& random, bool scaled,
+           const LuRightLookingOptions& given) {
+  LuRightLookingOptions options = given;
+  options.number_bytes = sizeof(T);
+  const LuTables tables = test::tables_in_order(pattern, scaled ? &random : nullptr);
+  RightLookingOnDevice<T> factors(*device.context, test::lu_right_looking_image(), tables, options);
+  if (tables.size <= 200)
+    check_plan(tables, factors.plan());
+  lu::Factors<T> on_cpu(tables);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<double> a = test::dominant_values(pattern, random);
+    const double threshold = std::sqrt(double{lu::unit_roundoff<T>()});
+    factors.refactor(a, threshold);
+    const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
+    const LuStatusRecord status = factors.status();
+    CHECK(factors.is_ready_again());
+    CHECK((status.zero_column != INT64_MAX) == (expected.outcome == lu::FactorOutcome::singular));
+    if (expected.outcome != lu::FactorOutcome::ok || expected.perturbed > 0) {
+      CHECK((status.perturbed > 0) == (expected.perturbed > 0));
+      continue;
+    }
+    CHECK(status.perturbed == 0);
+    CHECK(status.nonfinite_column == INT64_MAX);
+    const std::vector<T> v = factors.values();
+    check_product(tables, v, a);
+    if (tables.size > 0)
+      CHECK(std::bit_cast<double>(status.largest) / std::bit_cast<double>(status.largest_input) ==
+            Approx(expected.growth).epsilon(1e-4));
+    if (options.atomics)
+      continue;
+    CHECK(test::same_bits(v, test::factor_by_levels<T>(tables, a)));
+    factors.refactor(a, threshold);
+    CHECK(test::same_bits(factors.values(), v));
+  }
+}
+
+constexpr LuWorkColumns kColumns[] = {LuWorkColumns::automatic, LuWorkColumns::dense,
+                                      LuWorkColumns::compressed};
+constexpr LuStageFusion kFusions[] = {LuStageFusion::automatic, LuStageFusion::none,
+                                      LuStageFusion::all};
+
+} // namespace
+
+TEST_CASE("right-looking: hostile shapes, every kind of columns and launches") {
+  const Device device;
+  Random random(test::test_seed(20261201));
+  for (const test::NamedPattern& named : test::hostile_squares(40))
+    for (const LuWorkColumns columns : kColumns)
+      for (const LuStageFusion fusion : kFusions) {
+        INFO(named.name << ", columns " << static_cast<int>(columns) << ", fusion "
+                        << static_cast<int>(fusion));
+        check<double>(device, named.pattern, random, false, options_with(columns, fusion));
+        check<float>(device, named.pattern, random, true, options_with(columns, fusion));
+      }
+}
+
+TEST_CASE("right-looking: random patterns and grids") {
+  const Device device;
+  Random random(test::test_seed(20261202));
+  for (const LuWorkColumns columns : kColumns) {
+    const LuRightLookingOptions options = options_with(columns, LuStageFusion::automatic);
+    check<double>(device, test::random_square(random, 150, 3), random, true, options);
+    check<float>(device, test::random_square(random, 90, 2), random, false, options);
+    check<double>(device, test::random_grid(random, 14, 13, 0.2), random, false, options);
+  }
+}
+
+TEST_CASE("right-looking: updates large enough to be divided by rows") {
+  const Device device;
+  Random random(test::test_seed(20261203));
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  // Sixteen columns that do not depend on one another, each in all that come later.
+  constexpr uint32_t n = 100, first = 16;
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = 0; j < n; ++j)
+      if (i == j || (i >= first) != (j >= first))
+        entries.emplace_back(i, j);
+  const Pattern pattern = test::pattern_of(n, entries);
+  for (const LuWorkColumns columns : kColumns) {
+    LuRightLookingOptions options = options_with(columns, LuStageFusion::none);
+    options.warps_of_multiprocessor = 64;
+    const LuRightLooking plan = make_right_looking(test::tables_in_order(pattern), options);
+    CHECK(std::any_of(plan.update.begin(), plan.update.end(),
+                      [](const LuUpdate& update) { return update.flags & kLuUpdateRows; }));
+    check<double>(device, pattern, random, false, options);
+  }
+}
+
+TEST_CASE("right-looking: atomics, only where they are asked for") {
+  const Device device;
+  Random random(test::test_seed(20261204));
+  // An arrow whose last columns get something from all others.
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  constexpr uint32_t n = 300;
+  for (uint32_t i = 0; i < n; ++i) {
+    entries.emplace_back(i, i);
+    for (uint32_t k = n - 2; k < n; ++k) {
+      entries.emplace_back(i, k);
+      entries.emplace_back(k, i);
+    }
+  }
+  const Pattern pattern = test::pattern_of(n, entries);
+  const auto shared = [](const LuUpdate& update) { return update.flags & kLuUpdateShared; };
+  for (const LuWorkColumns columns : kColumns) {
+    LuRightLookingOptions options = options_with(columns, LuStageFusion::none);
+    check<double>(device, pattern, random, false, options);
+    LuRightLooking plan = make_right_looking(test::tables_in_order(pattern), options);
+    CHECK(std::none_of(plan.update.begin(), plan.update.end(), shared));
+    options.atomics = true;
+    plan = make_right_looking(test::tables_in_order(pattern), options);
+    CHECK(std::any_of(plan.update.begin(), plan.update.end(), shared));
+    check<double>(device, pattern, random, false, options);
+    check<float>(device, pattern, random, true, options);
+  }
+}
+
+TEST_CASE("right-looking: tiny pivots keep their sign, zeros and overflow are told") {
+  const Device device;
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {1, 0}, {1, 1}, {2, 1}, {2, 2}});
+  const LuTables tables = test::tables_in_order(pattern);
+  RightLookingOnDevice<double> factors(
+      *device.context, test::lu_right_looking_image(), tables,
+      options_with(LuWorkColumns::automatic, LuStageFusion::automatic));
+  constexpr double kThreshold = 1e-8;
+  factors.refactor({-1e-30, 1, 1e-30, 1, 2}, kThreshold);
+  LuStatusRecord status = factors.status();
+  CHECK(status.perturbed == 2);
+  CHECK(status.perturbed_column == 0);
+  CHECK(status.zero_column == INT64_MAX);
+  CHECK(factors.values()[tables.diagonal[0]] == -1 / kThreshold);
+  CHECK(factors.values()[tables.diagonal[1]] == 1 / kThreshold);
+  CHECK(factors.values()[tables.diagonal[2]] == 0.5);
+  CHECK(factors.quotient() == std::vector<double>{1e-30, 1e-30, 1});
+
+  factors.refactor({0, 0, 1, 1, 2}, kThreshold);
+  CHECK(factors.status().zero_column == 0);
+  factors.refactor({1, 1, std::numeric_limits<double>::infinity(), 1, 2}, kThreshold);
+  status = factors.status();
+  CHECK(status.nonfinite_column == 1);
+  CHECK(status.zero_column == INT64_MAX);
+  factors.refactor({1, 1, 1, 1, 2}, kThreshold);
+  CHECK(factors.status().nonfinite_column == INT64_MAX); // nothing is left
+}
+
+TEST_CASE("right-looking: dense columns as long as memory holds those in flight") {
+  Random random(test::test_seed(20261205));
+  const LuTables tables = test::tables_in_order(test::random_square(random, 144, 4));
+  LuRightLookingOptions options = options_with(LuWorkColumns::automatic, LuStageFusion::automatic);
+  const auto is_dense = [](const LuUpdate& update) { return update.flags & kLuUpdateDense; };
+  const auto dense_updates = [&](const LuRightLooking& plan) {
+    return std::count_if(plan.update.begin(), plan.update.end(), is_dense);
+  };
+  // M = L / (n sizeof): eight columns in flight of 144 numbers of 8 bytes.
+  options.free_bytes = 8 * 144 * 8;
+  CHECK(lu_column_memory(tables.size, options).fitting() == 8);
+  CHECK(lu_column_memory(tables.size, options).dense());
+  LuRightLooking plan = make_right_looking(tables, options);
+  CHECK(dense_updates(plan) > 0);
+  CHECK(plan.dense_columns > 0);
+  CHECK(plan.dense_columns <= 8);
+  options.free_bytes -= 1;
+  CHECK(lu_column_memory(tables.size, options).fitting() == 7);
+  CHECK_FALSE(lu_column_memory(tables.size, options).dense());
+  plan = make_right_looking(tables, options);
+  CHECK(dense_updates(plan) == 0);
+  CHECK(plan.dense_columns == 0);
+
+  // Forced, with room for three columns only: fewer warps.
+  options.columns = LuWorkColumns::dense;
+  options.free_bytes = 3 * 144 * 8;
+  plan = make_right_looking(tables, options);
+  CHECK(dense_updates(plan) > 0);
+  CHECK(plan.dense_columns <= 3);
+  const Device device;
+  check<double>(device, test::random_grid(random, 12, 12, 0.2), random, false, options);
+  options.free_bytes = 144 * 8 - 1;
+  CHECK_THROWS_WITH(make_right_looking(tables, options),
+                    Contains("a dense column of 144 numbers does not fit into 1151 bytes"));
+}
+
+TEST_CASE("right-looking: small stages share a launch") {
+  Random random(test::test_seed(20261206));
+  const LuTables tables = test::tables_in_order(test::random_grid(random, 20, 3, 0.2));
+  const LuRightLooking apart =
+      make_right_looking(tables, options_with(LuWorkColumns::compressed, LuStageFusion::none));
+  CHECK(apart.runs.size() == apart.stages());
+  const LuRightLooking fused =
+      make_right_looking(tables, options_with(LuWorkColumns::compressed, LuStageFusion::automatic));
+  REQUIRE(fused.runs.size() == 1);
+  CHECK(fused.runs.front().blocks == 1);
+  CHECK(fused.update == apart.update);
+  const LuRightLooking together =
+      make_right_looking(tables, options_with(LuWorkColumns::compressed, LuStageFusion::all));
+  REQUIRE(together.runs.size() == 1);
+  CHECK(together.runs.front().blocks == 2);
+}
+
+TEST_CASE("right-looking: whichever call of the driver fails, all is given back") {
+  Random random(test::test_seed(20261207));
+  const Pattern pattern = test::random_square(random, 20, 2);
+  const LuTables tables = test::tables_in_order(pattern);
+  const std::vector<double> a = test::dominant_values(pattern, random);
+  uint64_t failures = 0;
+  for (uint64_t number = 1;; ++number) {
+    Device device;
+    const auto alive = device.fake.alive();
+    device.fake.fail_call(number, cuda::Result::CUDA_ERROR_ILLEGAL_ADDRESS);
+    std::string message;
+    try {
+      RightLookingOnDevice<double> factors(*device.context, test::lu_right_looking_image(), tables,
+                                           options_with(LuWorkColumns::dense, LuStageFusion::all));
+      factors.refactor(a);
+    } catch (const RuntimeError& error) {
+      message = error.what();
+    }
+    const std::string failed = device.fake.failed_call();
+    if (failed.empty())
+      break;
+    ++failures;
+    INFO("call " << number << ", " << failed << ": " << message);
+    if (failed == "cuMemFree" || failed == "cuStreamDestroy" || failed == "cuModuleUnload") {
+      CHECK(message.empty());
+    } else {
+      CHECK_THAT(message, Contains(failed + " failed: CUDA_ERROR_ILLEGAL_ADDRESS"));
+      CHECK(device.fake.alive() == alive);
+    }
+  }
+  CHECK(failures > 20);
+}
+
+TEST_CASE("right-looking: NVRTC takes the kernels") {
+  std::shared_ptr<const cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = cuda::Nvrtc::open();
+  } catch (const RuntimeError& error) {
+    WARN("SKIPPED: " << error.what());
+    return;
+  }
+  CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 80).empty());
+  CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 90).empty());
+}
+
+} // namespace sparsertc
