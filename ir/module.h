@@ -24,6 +24,9 @@ struct Function {
   FunctionKind kind = FunctionKind::device;
   /// `cpu` functions have inputs and intermediates in host memory (program level only).
   bool cpu = false;
+  /// A kernel or host function of which only the name and the parameters are known here: whoever
+  /// runs the program brings it. No operations.
+  bool external = false;
   /// Threads of a block (kernels only).
   uint32_t block[3] = {1, 1, 1};
   /// Blocks of a cluster (kernels only): the grid is a multiple along each axis.
@@ -40,6 +43,8 @@ struct Function {
   std::vector<uint32_t> pool;
 
   Type type_of(Reg reg) const { return register_type[reg.id]; }
+  /// An entry whose code is here.
+  bool is_kernel() const { return kind == FunctionKind::kernel && !external; }
   bool has_cluster() const { return cluster[0] != 1 || cluster[1] != 1 || cluster[2] != 1; }
   /// A host function with parameters in `any` memory: sequential work that may run on either side.
   bool is_sequential() const;

@@ -193,6 +193,11 @@ void ModuleParser::function(FunctionKind kind) {
       cursor_.expect(')', "after the number of registers");
     }
   }
+  if (kind != FunctionKind::device && cursor_.accept_word("external")) {
+    function.external = true;
+    cursor_.expect_line_end();
+    return;
+  }
   cursor_.expect('{', "before the function's body");
   parser.body();
 }

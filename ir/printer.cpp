@@ -467,12 +467,14 @@ void append_head(std::string& text, const Function& function, const RegisterName
       text += ')';
     }
   }
-  text += " {\n";
+  text += function.external ? " external\n" : " {\n";
 }
 
 void append_function(std::string& text, const Module& module, const Function& function) {
   const RegisterNames names(function);
   append_head(text, function, names);
+  if (function.external)
+    return;
   append_declarations(text, function, names);
   OpPrinter printer(text, module, function, names);
   size_t depth = 1;

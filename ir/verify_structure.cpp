@@ -69,12 +69,19 @@ void FunctionVerifier::check_head() {
   }
   if (function_.cpu && function_.kind != FunctionKind::host)
     report("only host functions can be marked cpu");
+  if (function_.external && (function_.kind == FunctionKind::device || function_.cpu))
+    report("only kernels and host functions that are not cpu can be external");
+  if (function_.external && !function_.ops.empty())
+    report("an external function has no operations");
   for (uint32_t i = 0; i < function_.parameter_count; ++i) {
     const Type parameter = type(i);
     if (function_.cpu && parameter.space() == Space::any)
       report(fmt::format("a cpu function's arrays are in host memory; write {} for {}",
                          to_string(Type::pointer(Space::host, parameter.element())), name(i)));
     const Space space = parameter.space();
+    if (function_.external && parameter.is_pointer() && space != Space::device)
+      report(fmt::format("an external function's arrays are in device memory, not {} ({})",
+                         name_of(space), name(i)));
     bool legal = !parameter.is_none();
     switch (function_.kind) {
     case FunctionKind::device:

@@ -172,6 +172,8 @@ void FunctionVerifier::calls(const Op& op) {
                          callee.name));
       continue;
     }
+    if (function_.cpu && callee.external)
+      report(fmt::format("a cpu function launches nothing, and @{} is external", callee.name));
     argument_types(callee, callee.name, list);
   }
   if (row.form == Form::launch)

@@ -33,5 +33,6 @@ Command add_bind_command(CLI::App& application);
 Command add_solve_command(CLI::App& application);
 Command add_jacobian_command(CLI::App& application);
 Command add_colour_command(CLI::App& application);
+Command add_execute_command(CLI::App& application);
 
 } // namespace sparsertc

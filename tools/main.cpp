@@ -97,7 +97,7 @@ int run(int argc, char** argv) {
       add_bench_command(application),   add_opt_command(application),
       add_cache_command(application),   add_bind_command(application),
       add_solve_command(application),   add_jacobian_command(application),
-      add_colour_command(application),
+      add_colour_command(application),  add_execute_command(application),
   };
   try {
     if (argc > 1)

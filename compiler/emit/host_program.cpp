@@ -146,7 +146,7 @@ HostProgram HostProgram::compile(const ir::Module& module, const LlvmOptions& op
   made->add(made->compiled, pool);
   for (uint32_t f = 0; f < module.functions.size(); ++f) {
     const ir::Function& function = module.functions[f];
-    if (function.kind != ir::FunctionKind::kernel)
+    if (!function.is_kernel())
       continue;
     Implementation::Kernel kernel;
     kernel.function = f;

@@ -94,7 +94,7 @@ Value* LlvmBody::special(ir::Special which) {
   // The warp's lane is the thread's number in the block modulo 32; device functions do not know
   // their kernel's block, so only a block that is one row of threads has lanes here.
   for (const ir::Function& kernel : module_.functions)
-    if (kernel.kind == ir::FunctionKind::kernel && (kernel.block[1] != 1 || kernel.block[2] != 1))
+    if (kernel.is_kernel() && (kernel.block[1] != 1 || kernel.block[2] != 1))
       throw UserError("function @" + function_.name +
                           ": `special.lane` on the host needs kernels whose blocks are one "
                           "thread deep along y and z",

@@ -90,7 +90,7 @@ std::vector<HostFunction> host_functions(const ir::Module& module, bool one_lane
   refuse_shared(module);
   std::set<uint32_t> lanes;
   for (const ir::Function& function : module.functions)
-    if (function.kind == ir::FunctionKind::kernel && (!one_lane || lanes_of_kernel(function) != 1))
+    if (function.is_kernel() && (!one_lane || lanes_of_kernel(function) != 1))
       lanes.insert(one_lane ? 1 : lanes_of_kernel(function));
   std::vector<HostFunction> wanted;
   for (uint32_t count : lanes) {
@@ -99,8 +99,7 @@ std::vector<HostFunction> host_functions(const ir::Module& module, bool one_lane
     std::vector<uint32_t> work;
     for (uint32_t f = 0; f < module.functions.size(); ++f) {
       const ir::Function& kernel = module.functions[f];
-      if (kernel.kind == ir::FunctionKind::kernel &&
-          (one_lane || lanes_of_kernel(kernel) == count)) {
+      if (kernel.is_kernel() && (one_lane || lanes_of_kernel(kernel) == count)) {
         reached[f] = true;
         work.push_back(f);
       }
@@ -181,7 +180,7 @@ std::unique_ptr<llvm::Module> whole_host_module(const ir::Module& module, LlvmBa
     emitters.at(wanted.lanes)->define(wanted.function);
   for (uint32_t f = 0; f < module.functions.size(); ++f) {
     const ir::Function& kernel = module.functions[f];
-    if (kernel.kind != ir::FunctionKind::kernel)
+    if (!kernel.is_kernel())
       continue;
     const uint32_t lanes = lanes_of_kernel(kernel);
     emit_block_entry(*out, kernel, emitters.at(lanes)->declare(f),

@@ -100,7 +100,7 @@ LaneAnalysis::LaneAnalysis(const ir::Module& module, uint32_t lanes)
     }
   };
   for (uint32_t f = 0; f < module.functions.size(); ++f)
-    if (module.functions[f].kind == ir::FunctionKind::kernel &&
+    if (module.functions[f].is_kernel() &&
         (lanes_ == 1 || lanes_of_kernel(module.functions[f]) == lanes_))
       reach(f);
   while (!work.empty()) {

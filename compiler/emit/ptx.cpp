@@ -50,7 +50,7 @@ void require_names(const ir::Module& module) {
   for (const ir::Symbol& symbol : module.symbols)
     require("symbol", symbol.name);
   for (const ir::Function& function : module.functions)
-    if (function.kind != FunctionKind::host)
+    if (function.kind != FunctionKind::host && !function.external)
       require("function", function.name);
 }
 
@@ -85,10 +85,10 @@ ModulePlan::ModulePlan(const ir::Module& module, const Target& target)
   require_clusters(module, target);
   require_names(module);
   for (uint32_t i = 0; i < module.functions.size(); ++i)
-    if (module.functions[i].kind != FunctionKind::host)
+    if (module.functions[i].kind != FunctionKind::host && !module.functions[i].external)
       scan(i);
   for (uint32_t i = 0; i < module.functions.size(); ++i)
-    if (module.functions[i].kind != FunctionKind::host)
+    if (module.functions[i].kind != FunctionKind::host && !module.functions[i].external)
       visit(i);
 }
 

@@ -301,6 +301,36 @@ TensorInfo describe_npy(std::span<const uint8_t> bytes, const std::string& name)
   return info;
 }
 
+namespace {
+
+/// The header of a file, with room for the elements behind it; and where they begin.
+std::pair<std::vector<uint8_t>, uint64_t> begin_npy(std::span<const uint64_t> shape,
+                                                    std::string_view descr, uint64_t data_bytes) {
+  // NumPy's own spelling: "(3,)", but "(3, 4)".
+  const std::string dimensions =
+      fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, dimensions);
+  // Blanks and a line end bring the elements to a multiple of 64 bytes.
+  constexpr uint64_t kAlignment = 64;
+  const uint64_t begin = kMagic.size() + 4;
+  header.append((kAlignment - (begin + header.size() + 1) % kAlignment) % kAlignment, ' ');
+  header += '\n';
+  if (header.size() > UINT16_MAX)
+    throw InternalError(fmt::format("write_npy: {} dimensions", shape.size()));
+
+  std::vector<uint8_t> bytes(begin + header.size() + data_bytes);
+  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
+  bytes[6] = 1;
+  bytes[7] = 0;
+  bytes[8] = static_cast<uint8_t>(header.size());
+  bytes[9] = static_cast<uint8_t>(header.size() >> 8);
+  std::memcpy(bytes.data() + begin, header.data(), header.size());
+  return {std::move(bytes), begin + header.size()};
+}
+
+} // namespace
+
 std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
                                std::span<const double> values) {
   const char* descr = nullptr;
@@ -332,27 +362,8 @@ std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
   if (elements != values.size())
     throw InternalError(
         fmt::format("write_npy: {} values for shape {}", values.size(), describe_shape(shape)));
-  // NumPy's own spelling: "(3,)", but "(3, 4)".
-  const std::string dimensions =
-      fmt::format("{}{}", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, dimensions);
-  // Blanks and a line end bring the elements to a multiple of 64 bytes.
-  constexpr uint64_t kAlignment = 64;
-  const uint64_t begin = kMagic.size() + 4;
-  header.append((kAlignment - (begin + header.size() + 1) % kAlignment) % kAlignment, ' ');
-  header += '\n';
-  if (header.size() > UINT16_MAX)
-    throw InternalError(fmt::format("write_npy: {} dimensions", shape.size()));
-
-  std::vector<uint8_t> bytes(begin + header.size() + values.size() * width);
-  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  bytes[6] = 1;
-  bytes[7] = 0;
-  bytes[8] = static_cast<uint8_t>(header.size());
-  bytes[9] = static_cast<uint8_t>(header.size() >> 8);
-  std::memcpy(bytes.data() + begin, header.data(), header.size());
-  uint8_t* to = bytes.data() + begin + header.size();
+  auto [bytes, data] = begin_npy(shape, descr, values.size() * width);
+  uint8_t* to = bytes.data() + data;
   for (const double value : values) {
     uint64_t bits = 0;
     if (type == StoredType::f16)
@@ -369,6 +380,21 @@ std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
     to += width;
   }
   return bytes;
+}
+
+void write_npy_elements(const std::string& path, std::span<const uint64_t> shape, StoredType type,
+                        std::span<const uint8_t> elements) {
+  const std::string_view descr = type == StoredType::i32   ? "<i4"
+                                 : type == StoredType::i64 ? "<i8"
+                                 : type == StoredType::f16 ? "<f2"
+                                 : type == StoredType::f32 ? "<f4"
+                                                           : "<f8";
+  if (bytes_of(shape, type) != elements.size())
+    throw InternalError(fmt::format("write_npy_elements: {} bytes for {} of type {}",
+                                    elements.size(), describe_shape(shape), to_string(type)));
+  auto [bytes, data] = begin_npy(shape, descr, elements.size());
+  std::copy(elements.begin(), elements.end(), bytes.begin() + static_cast<std::ptrdiff_t>(data));
+  write_bytes(path, bytes);
 }
 
 void write_npy(const std::string& path, std::span<const uint64_t> shape, StoredType type,

@@ -91,7 +91,10 @@ DenseTensor read_dense_from_bytes(std::span<const uint8_t> bytes, const std::str
 /// written as f32. The file appears whole or not at all; "-" is standard output.
 void write_npy(const std::string& path, std::span<const uint64_t> shape, StoredType type,
                std::span<const double> values);
-/// The same, in memory.
+/// The same of elements as they are in memory: i32, i64, f16, f32 or f64.
+void write_npy_elements(const std::string& path, std::span<const uint64_t> shape, StoredType type,
+                        std::span<const uint8_t> elements);
+/// write_npy in memory.
 std::vector<uint8_t> npy_bytes(std::span<const uint64_t> shape, StoredType type,
                                std::span<const double> values);
 

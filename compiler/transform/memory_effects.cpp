@@ -84,6 +84,7 @@ MemoryEffect MemoryEffects::of_parameter(const ir::Function& function, uint32_t 
     return operand < derived.size() && derived[operand] != 0;
   };
   MemoryEffect effect;
+  effect.reads = effect.writes = function.external; // it may
   for (const Op& op : function.ops) {
     switch (ir::info(op.code).form) {
     case Form::load:
@@ -121,7 +122,7 @@ MemoryEffect MemoryEffects::of_parameter(const ir::Function& function, uint32_t 
       break;
     }
   }
-  if (function.kind == ir::FunctionKind::host && effect.writes)
+  if (function.kind == ir::FunctionKind::host && effect.writes && !function.external)
     effect.fills = filled_elements(function, parameter);
   return effect;
 }

@@ -86,7 +86,9 @@ using StreamHandle = struct StreamOpaque*;
 using EventHandle = struct EventOpaque*;
 using GraphHandle = struct GraphOpaque*;
 using GraphExecHandle = struct GraphExecOpaque*;
+using GraphNodeHandle = struct GraphNodeOpaque*;
 using LinkHandle = struct LinkOpaque*; ///< CUlinkState
+using ConditionHandle = uint64_t;      ///< CUgraphConditionalHandle
 
 /// CUdevice_attribute
 enum class DeviceAttribute : uint32_t {
@@ -133,7 +135,25 @@ constexpr uint32_t kAcceleratedTarget = 0x10000;
 constexpr uint32_t kStreamNonBlocking = 1;      ///< CU_STREAM_NON_BLOCKING
 constexpr uint32_t kEventDefault = 0;           ///< CU_EVENT_DEFAULT
 constexpr uint32_t kCaptureModeThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+constexpr uint32_t kSetCaptureDependencies = 1; ///< CU_STREAM_SET_CAPTURE_DEPENDENCIES
+constexpr uint32_t kConditionAssignDefault = 1; ///< CU_GRAPH_COND_ASSIGN_DEFAULT
 constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
+
+/// CUgraphConditionalNodeType
+enum class ConditionalType : uint32_t { once = 0, repeat = 1 };
+
+/// CUgraphNodeParams of a conditional node, CU_GRAPH_NODE_TYPE_CONDITIONAL.
+struct ConditionalNodeParams {
+  uint32_t node_type = 13;
+  uint32_t reserved0[3] = {};
+  ConditionHandle handle = 0;
+  ConditionalType type = ConditionalType::once;
+  uint32_t size = 1;             ///< graphs of the body
+  GraphHandle* bodies = nullptr; ///< set by the driver, which owns them
+  ContextHandle context = nullptr;
+  uint64_t reserved1[26] = {};
+};
+static_assert(sizeof(ConditionalNodeParams) == 256);
 
 // ---- functions: X(name, parameters) ----
 #define SPARSERTC_CUDA_FUNCTIONS(X)                                                                \
@@ -154,6 +174,8 @@ constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
     (DeviceAddress destination, const void* source, size_t bytes, StreamHandle stream))            \
   X(cuMemcpyDtoHAsync,                                                                             \
     (void* destination, DeviceAddress source, size_t bytes, StreamHandle stream))                  \
+  X(cuMemcpyDtoDAsync,                                                                             \
+    (DeviceAddress destination, DeviceAddress source, size_t bytes, StreamHandle stream))          \
   X(cuMemsetD8Async, (DeviceAddress address, uint8_t byte, size_t count, StreamHandle stream))     \
   X(cuModuleLoadDataEx, (ModuleHandle * module, const void* image, uint32_t option_count,          \
                          JitOption* options, void** option_values))                                \
@@ -191,10 +213,29 @@ constexpr uint32_t kSharedBytesWithoutOptin = 48 * 1024;
      uint32_t block_y, uint32_t block_z, uint32_t dynamic_shared_bytes, StreamHandle stream,       \
      void** parameters))
 
+// What makes graphs with conditional nodes; drivers older than kConditionalInterfaceVersion lack
+// it.
+#define SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)                                                    \
+  X(cuStreamGetCaptureInfo,                                                                        \
+    (StreamHandle stream, uint32_t * status, uint64_t * id, GraphHandle * graph,                   \
+     const GraphNodeHandle** dependencies, const void** edges, size_t* dependency_count))          \
+  X(cuStreamUpdateCaptureDependencies,                                                             \
+    (StreamHandle stream, GraphNodeHandle * dependencies, const void* edges,                       \
+     size_t dependency_count, uint32_t flags))                                                     \
+  X(cuStreamBeginCaptureToGraph,                                                                   \
+    (StreamHandle stream, GraphHandle graph, const GraphNodeHandle* dependencies,                  \
+     const void* edges, size_t dependency_count, uint32_t mode))                                   \
+  X(cuGraphAddNode,                                                                                \
+    (GraphNodeHandle * node, GraphHandle graph, const GraphNodeHandle* dependencies,               \
+     const void* edges, size_t dependency_count, ConditionalNodeParams* parameters))               \
+  X(cuGraphConditionalHandleCreate, (ConditionHandle * handle, GraphHandle graph,                  \
+                                     ContextHandle context, uint32_t initial, uint32_t flags))
+
 // The types are made here and not in the table, because cuda.h defines some of these names as
 // macros; pasting protects them.
 #define X(name, parameters) using name##_function = Result(*) parameters;
 SPARSERTC_CUDA_FUNCTIONS(X)
+SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
 #undef X
 
 /// cuGetProcAddress_v2: the one function looked up by name in the library.
@@ -203,11 +244,15 @@ using GetProcAddress = Result (*)(const char* symbol, void** function, int32_t c
 /// The interface version asked of cuGetProcAddress: which of a function's variants (_v2, ...) we
 /// mean. Drivers from this version on will do.
 constexpr int32_t kInterfaceVersion = 12000;
+/// The same for SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS.
+constexpr int32_t kConditionalInterfaceVersion = 12040;
 
-/// The functions of one driver (or of a test's fake), all present.
+/// The functions of one driver (or of a test's fake): all present but those for conditional nodes,
+/// which are all present or all null.
 struct DriverTable {
 #define X(name, parameters) name##_function name = nullptr;
   SPARSERTC_CUDA_FUNCTIONS(X)
+  SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
 #undef X
 };
 

@@ -14,6 +14,12 @@ namespace {
   static_assert(same_function<name##_function, decltype(&::name)>, "signature of " #name);
 SPARSERTC_CUDA_FUNCTIONS(X)
 #undef X
+#if CUDA_VERSION >= 13000 // before that the plain names are those of older variants
+#define X(name, parameters)                                                                        \
+  static_assert(same_function<name##_function, decltype(&::name)>, "signature of " #name);
+SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
+#undef X
+#endif
 static_assert(same_function<GetProcAddress, decltype(&::cuGetProcAddress)>);
 
 #define X(name, value) static_assert(::name == value, "value of " #name);
@@ -65,6 +71,27 @@ static_assert(same(JitOption::log_verbose, CU_JIT_LOG_VERBOSE));
 static_assert(same(JitInput::ptx, CU_JIT_INPUT_PTX));
 static_assert(sizeof(LinkHandle) == sizeof(CUlinkState));
 static_assert(kAcceleratedTarget + 90 == CU_TARGET_COMPUTE_90A);
+
+static_assert(kSetCaptureDependencies == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+#if CUDA_VERSION >= 12040
+static_assert(sizeof(ConditionalNodeParams) == sizeof(CUgraphNodeParams));
+static_assert(ConditionalNodeParams{}.node_type == CU_GRAPH_NODE_TYPE_CONDITIONAL);
+static_assert(offsetof(ConditionalNodeParams, handle) ==
+              offsetof(CUgraphNodeParams, conditional.handle));
+static_assert(offsetof(ConditionalNodeParams, type) ==
+              offsetof(CUgraphNodeParams, conditional.type));
+static_assert(offsetof(ConditionalNodeParams, size) ==
+              offsetof(CUgraphNodeParams, conditional.size));
+static_assert(offsetof(ConditionalNodeParams, bodies) ==
+              offsetof(CUgraphNodeParams, conditional.phGraph_out));
+static_assert(same(ConditionalType::once, CU_GRAPH_COND_TYPE_IF));
+static_assert(same(ConditionalType::repeat, CU_GRAPH_COND_TYPE_WHILE));
+static_assert(kConditionAssignDefault == CU_GRAPH_COND_ASSIGN_DEFAULT);
+#endif
+#if CUDA_VERSION >= 13000
+static_assert(offsetof(ConditionalNodeParams, context) ==
+              offsetof(CUgraphNodeParams, conditional.ctx));
+#endif
 
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventDefault == CU_EVENT_DEFAULT);

@@ -68,6 +68,24 @@ DriverTable resolve(GetProcAddress get_address, const std::string& library) {
 #define X(name, parameters) table.name = reinterpret_cast<name##_function>(resolve_one(#name));
   SPARSERTC_CUDA_FUNCTIONS(X)
 #undef X
+  bool conditional = true;
+#define X(name, parameters)                                                                        \
+  {                                                                                                \
+    void* function = nullptr;                                                                      \
+    uint32_t status = 0;                                                                           \
+    conditional = conditional &&                                                                   \
+                  get_address(#name, &function, kConditionalInterfaceVersion, 0, &status) ==       \
+                      Result::CUDA_SUCCESS &&                                                      \
+                  function != nullptr;                                                             \
+    table.name = reinterpret_cast<name##_function>(function);                                      \
+  }
+  SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
+#undef X
+  if (!conditional) {
+#define X(name, parameters) table.name = nullptr;
+    SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
+#undef X
+  }
   return table;
 }
 

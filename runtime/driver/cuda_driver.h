@@ -37,13 +37,18 @@ public:
   /// RuntimeError where it lacks a function that we need.
   static std::shared_ptr<const Driver> open();
 
-  /// The same for functions that come from elsewhere; all must be present.
+  /// The same for functions that come from elsewhere.
   explicit Driver(const DriverTable& table);
 
   const DriverTable& api() const { return table_; }
   /// The newest CUDA version it supports: 13000 is 13.0.
   int version() const { return version_; }
   unsigned device_count() const { return device_count_; }
+  /// Whether graphs can have conditional nodes.
+  bool has_conditional_nodes() const {
+    return table_.cuGraphConditionalHandleCreate != nullptr &&
+           version_ >= kConditionalInterfaceVersion;
+  }
 
 private:
   DriverTable table_;

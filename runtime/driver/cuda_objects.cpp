@@ -217,10 +217,21 @@ Module::~Module() {
 }
 
 Kernel Module::kernel(const std::string& name) const {
+  std::optional<Kernel> kernel = find_kernel(name);
+  if (!kernel)
+    fail(Result::CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction",
+         fmt::format("looking for the kernel {} in the loaded code", name));
+  return std::move(*kernel);
+}
+
+std::optional<Kernel> Module::find_kernel(const std::string& name) const {
   const DriverTable& api = context_.api();
   Kernel kernel;
   kernel.name = name;
-  check(api.cuModuleGetFunction(&kernel.handle, handle_, name.c_str()), "cuModuleGetFunction",
+  const Result found = api.cuModuleGetFunction(&kernel.handle, handle_, name.c_str());
+  if (found == Result::CUDA_ERROR_NOT_FOUND)
+    return std::nullopt;
+  check(found, "cuModuleGetFunction",
         [&] { return fmt::format("looking for the kernel {} in the loaded code", name); });
   const auto attribute = [&](FunctionAttribute which) {
     int32_t value = 0;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -39,6 +40,7 @@ public:
 
   const DriverTable& api() const { return driver_->api(); }
   const Driver& driver() const { return *driver_; }
+  ContextHandle handle() const { return handle_; }
   const DeviceProperties& properties() const { return properties_; }
   /// Bytes of device memory free now.
   uint64_t free_memory() const;
@@ -160,6 +162,8 @@ public:
 
   /// Throws RuntimeError where there is no such kernel.
   Kernel kernel(const std::string& name) const;
+  /// Nothing where there is no such kernel.
+  std::optional<Kernel> find_kernel(const std::string& name) const;
   /// What the driver's assembler said; empty for a cubin.
   const std::string& log() const { return log_; }
 

@@ -33,6 +33,12 @@ uint8_t* find_memory(FakeCudaDriver& fake, DeviceAddress address, size_t bytes) 
   return nullptr;
 }
 
+/// What a stream that records a conditional node's graph does not take.
+bool is_in_body(const FakeCudaDriver& fake, StreamHandle stream) {
+  const auto found = fake.capture_graphs.find(stream);
+  return found != fake.capture_graphs.end() && fake.bodies.contains(found->second);
+}
+
 Result init(uint32_t) {
   ENTER(cuInit);
   return Result::CUDA_SUCCESS;
@@ -102,20 +108,44 @@ Result memory_free(DeviceAddress address) {
   ENTER_CONTEXT(cuMemFree);
   return fake.memory.erase(address) == 1 ? Result::CUDA_SUCCESS : Result::CUDA_ERROR_INVALID_VALUE;
 }
-Result copy_to_device(DeviceAddress destination, const void* source, size_t bytes, StreamHandle) {
+Result copy_to_device(DeviceAddress destination, const void* source, size_t bytes,
+                      StreamHandle stream) {
   ENTER_CONTEXT(cuMemcpyHtoDAsync);
+  if (is_in_body(fake, stream)) // pageable memory
+    return Result::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   uint8_t* memory = find_memory(fake, destination, bytes);
   if (!memory)
     return Result::CUDA_ERROR_INVALID_VALUE;
   std::memcpy(memory, source, bytes);
   return Result::CUDA_SUCCESS;
 }
-Result copy_from_device(void* destination, DeviceAddress source, size_t bytes, StreamHandle) {
+Result copy_from_device(void* destination, DeviceAddress source, size_t bytes,
+                        StreamHandle stream) {
   ENTER_CONTEXT(cuMemcpyDtoHAsync);
+  if (is_in_body(fake, stream)) // pageable memory
+    return Result::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const uint8_t* memory = find_memory(fake, source, bytes);
   if (!memory)
     return Result::CUDA_ERROR_INVALID_VALUE;
   std::memcpy(destination, memory, bytes);
+  return Result::CUDA_SUCCESS;
+}
+Result copy_on_device(DeviceAddress destination, DeviceAddress source, size_t bytes,
+                      StreamHandle stream) {
+  ENTER_CONTEXT(cuMemcpyDtoDAsync);
+  uint8_t* to = find_memory(fake, destination, bytes);
+  const uint8_t* from = find_memory(fake, source, bytes);
+  if (!to || !from)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  if (const auto found = fake.capture_graphs.find(stream); found != fake.capture_graphs.end()) {
+    FakeCudaDriver::Node node;
+    node.to = destination;
+    node.from = source;
+    node.bytes = bytes;
+    fake.nodes[found->second].push_back(node);
+    return Result::CUDA_SUCCESS;
+  }
+  std::memmove(to, from, bytes);
   return Result::CUDA_SUCCESS;
 }
 Result memory_set(DeviceAddress address, uint8_t byte, size_t count, StreamHandle) {
@@ -153,10 +183,15 @@ Result module_get_function(FunctionHandle* function, ModuleHandle module, const 
   ENTER_CONTEXT(cuModuleGetFunction);
   if (!fake.is_alive("module", module))
     return Result::CUDA_ERROR_INVALID_HANDLE;
-  if (fake.kernels.count(name) == 0)
+  const auto image = fake.images.find(module);
+  const auto has_entry = [&] {
+    const std::vector<std::string> entries = testing::entries_in(
+        image == fake.images.end() ? "" : reinterpret_cast<const char*>(image->second->data()));
+    return std::find(entries.begin(), entries.end(), name) != entries.end();
+  };
+  if (fake.kernels.count(name) == 0 && !has_entry())
     return Result::CUDA_ERROR_NOT_FOUND;
   *function = reinterpret_cast<FunctionHandle>(fake.functions.size() + 1);
-  const auto image = fake.images.find(module);
   fake.functions[*function] = {name, image == fake.images.end() ? nullptr : image->second};
   return Result::CUDA_SUCCESS;
 }
@@ -241,21 +276,79 @@ Result stream_destroy(StreamHandle stream) {
   ENTER(cuStreamDestroy);
   return fake.remove("stream", stream);
 }
-Result stream_synchronize(StreamHandle) {
+Result stream_synchronize(StreamHandle stream) {
   ENTER_CONTEXT(cuStreamSynchronize);
+  if (fake.capturing.count(stream) == 1)
+    return Result::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return Result::CUDA_SUCCESS;
 }
 Result stream_begin_capture(StreamHandle stream, uint32_t) {
   ENTER(cuStreamBeginCapture);
   fake.capturing.insert(stream);
+  fake.capture_graphs[stream] = fake.next<GraphHandle>();
   return Result::CUDA_SUCCESS;
 }
 Result stream_end_capture(StreamHandle stream, GraphHandle* graph) {
   ENTER(cuStreamEndCapture);
   if (fake.capturing.erase(stream) == 0)
     return Result::CUDA_ERROR_ILLEGAL_STATE;
-  *graph = fake.make<GraphHandle>("graph");
+  *graph = fake.capture_graphs[stream];
+  fake.capture_graphs.erase(stream);
+  if (fake.bodies.contains(*graph)) // its node's
+    return Result::CUDA_SUCCESS;
+  fake.adopt("graph", *graph);
   fake.graphs[*graph] = fake.last_captured;
+  return Result::CUDA_SUCCESS;
+}
+Result stream_get_capture_info(StreamHandle stream, uint32_t* status, uint64_t* id,
+                               GraphHandle* graph, const GraphNodeHandle** dependencies,
+                               const void**, size_t* count) {
+  ENTER(cuStreamGetCaptureInfo);
+  const auto found = fake.capture_graphs.find(stream);
+  *status = found != fake.capture_graphs.end() ? 1 : 0;
+  *id = 1;
+  *graph = found != fake.capture_graphs.end() ? found->second : nullptr;
+  *dependencies = nullptr;
+  *count = 0;
+  return Result::CUDA_SUCCESS;
+}
+Result stream_update_capture_dependencies(StreamHandle stream, GraphNodeHandle*, const void*,
+                                          size_t count, uint32_t flags) {
+  ENTER(cuStreamUpdateCaptureDependencies);
+  return fake.capture_graphs.contains(stream) && count == 1 && flags == kSetCaptureDependencies
+             ? Result::CUDA_SUCCESS
+             : Result::CUDA_ERROR_INVALID_VALUE;
+}
+Result stream_begin_capture_to_graph(StreamHandle stream, GraphHandle graph, const GraphNodeHandle*,
+                                     const void*, size_t, uint32_t) {
+  ENTER(cuStreamBeginCaptureToGraph);
+  fake.capturing.insert(stream);
+  fake.capture_graphs[stream] = graph;
+  return Result::CUDA_SUCCESS;
+}
+Result graph_conditional_handle_create(ConditionHandle* handle, GraphHandle graph,
+                                       ContextHandle context, uint32_t initial, uint32_t) {
+  ENTER(cuGraphConditionalHandleCreate);
+  if (graph == nullptr || !fake.is_alive("context", context))
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  *handle = fake.conditions.size() + 1;
+  fake.conditions[*handle] = {initial, initial};
+  return Result::CUDA_SUCCESS;
+}
+Result graph_add_node(GraphNodeHandle*, GraphHandle graph, const GraphNodeHandle*, const void*,
+                      size_t, ConditionalNodeParams* parameters) {
+  ENTER(cuGraphAddNode);
+  if (graph == nullptr || !fake.conditions.contains(parameters->handle) || parameters->size != 1)
+    return Result::CUDA_ERROR_INVALID_VALUE;
+  FakeCudaDriver::Node node;
+  node.condition = parameters->handle;
+  node.repeats = parameters->type == ConditionalType::repeat;
+  node.body = fake.next<GraphHandle>();
+  fake.bodies.insert(node.body);
+  fake.nodes[graph].push_back(node);
+  static thread_local GraphHandle body; // the driver's own place
+  body = node.body;
+  parameters->bodies = &body;
   return Result::CUDA_SUCCESS;
 }
 Result event_create(EventHandle* event, uint32_t) {
@@ -284,11 +377,17 @@ Result graph_instantiate(GraphExecHandle* executable, GraphHandle graph, unsigne
   ENTER(cuGraphInstantiateWithFlags);
   *executable = fake.make<GraphExecHandle>("graph executable");
   fake.executables[*executable] = fake.graphs[graph];
+  fake.executable_graphs[*executable] = graph;
   return Result::CUDA_SUCCESS;
 }
 Result graph_launch(GraphExecHandle executable, StreamHandle) {
   ENTER(cuGraphLaunch);
   fake.last_executed = fake.executables[executable];
+  if (fake.argument_words) {
+    for (auto& [handle, values] : fake.conditions)
+      values.second = values.first;
+    fake.run_graph(fake.executable_graphs[executable]);
+  }
   return Result::CUDA_SUCCESS;
 }
 Result graph_exec_destroy(GraphExecHandle executable) {
@@ -308,6 +407,14 @@ void record_launch(FakeCudaDriver& fake, FunctionHandle function, std::array<uin
   FakeCudaDriver::Launch launch{
       called.name, grid,       block,       shared_bytes, fake.capturing.count(stream) == 1,
       stream,      parameters, called.image};
+  if (launch.captured && fake.argument_words) {
+    FakeCudaDriver::Node node;
+    node.launch = launch;
+    node.arguments.resize(fake.argument_words(launch));
+    for (size_t i = 0; i < node.arguments.size(); ++i)
+      std::memcpy(&node.arguments[i], parameters[i], sizeof(uint64_t));
+    fake.nodes[fake.capture_graphs[stream]].push_back(std::move(node));
+  }
   if (fake.on_launch)
     fake.on_launch(launch);
   launch.parameters = nullptr;
@@ -403,6 +510,33 @@ Result FakeCudaDriver::remove_any(const std::string& kind) {
   return Result::CUDA_SUCCESS;
 }
 
+void FakeCudaDriver::run_graph(GraphHandle graph) {
+  for (Node& node : nodes[graph]) {
+    if (node.launch) {
+      Launch again = *node.launch;
+      again.captured = false;
+      std::vector<void*> pointers;
+      for (uint64_t& argument : node.arguments)
+        pointers.push_back(&argument);
+      again.parameters = pointers.data();
+      if (on_launch)
+        on_launch(again);
+      again.parameters = nullptr;
+      launches.push_back(again);
+    } else if (node.body != nullptr) {
+      const uint32_t& condition = conditions[node.condition].second;
+      while (condition != 0) {
+        run_graph(node.body);
+        if (!node.repeats)
+          break;
+      }
+    } else {
+      std::memmove(find_memory(*this, node.to, node.bytes),
+                   find_memory(*this, node.from, node.bytes), node.bytes);
+    }
+  }
+}
+
 std::map<std::string, uint64_t> FakeCudaDriver::alive() const {
   std::map<std::string, uint64_t> result;
   for (const auto& [kind, handles] : alive_)
@@ -432,6 +566,7 @@ DriverTable FakeCudaDriver::table() const {
   table.cuMemFree = memory_free;
   table.cuMemcpyHtoDAsync = copy_to_device;
   table.cuMemcpyDtoHAsync = copy_from_device;
+  table.cuMemcpyDtoDAsync = copy_on_device;
   table.cuMemsetD8Async = memory_set;
   table.cuModuleLoadDataEx = module_load;
   table.cuModuleUnload = module_unload;
@@ -458,6 +593,13 @@ DriverTable FakeCudaDriver::table() const {
   table.cuGraphDestroy = graph_destroy;
   table.cuLaunchKernel = launch_kernel;
   table.cuLaunchCooperativeKernel = launch_cooperative_kernel;
+  if (conditional_nodes) {
+    table.cuStreamGetCaptureInfo = stream_get_capture_info;
+    table.cuStreamUpdateCaptureDependencies = stream_update_capture_dependencies;
+    table.cuStreamBeginCaptureToGraph = stream_begin_capture_to_graph;
+    table.cuGraphAddNode = graph_add_node;
+    table.cuGraphConditionalHandleCreate = graph_conditional_handle_create;
+  }
   return table;
 }
 

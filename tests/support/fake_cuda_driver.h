@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -72,6 +73,11 @@ public:
   };
   /// Called for every launch, one at a time; "runs" the kernel.
   std::function<void(const Launch&)> on_launch;
+  /// Says how many words of 8 bytes a kernel's arguments are. Where it is given, graphs run when
+  /// they are launched, conditional nodes and all, and so come to `on_launch`.
+  std::function<size_t(const Launch&)> argument_words;
+  /// Whether the driver has the functions for conditional nodes.
+  bool conditional_nodes = true;
   std::vector<Launch> launches;
   /// Milliseconds between two events: of the launch, or of the last one in the graph, that came
   /// last before. Half of one where this is empty.
@@ -81,7 +87,7 @@ public:
   int32_t devices = 1;
   std::map<DeviceAttribute, int32_t> attributes;
   std::map<FunctionAttribute, int32_t> function_attributes;
-  /// Kernels that every module has.
+  /// Kernels that every module has, besides the entries of its PTX.
   std::set<std::string> kernels = {"kernel"};
   /// What the assembler in the driver says when loading fails.
   std::string jit_error;
@@ -97,11 +103,20 @@ public:
   bool has_current_context() const;
   static FakeCudaDriver& current();
 
+  /// A handle that is not alive yet.
+  template <typename Handle>
+  Handle next() {
+    return reinterpret_cast<Handle>(++handles_);
+  }
+  template <typename Handle>
+  void adopt(const std::string& kind, Handle handle) {
+    alive_[kind].insert(reinterpret_cast<uint64_t>(handle));
+  }
   template <typename Handle>
   Handle make(const std::string& kind) {
-    const uint64_t number = ++handles_;
-    alive_[kind].insert(number);
-    return reinterpret_cast<Handle>(number);
+    const Handle handle = next<Handle>();
+    adopt(kind, handle);
+    return handle;
   }
   template <typename Handle>
   Result remove(const std::string& kind, Handle handle) {
@@ -127,7 +142,23 @@ public:
   std::set<StreamHandle> capturing;
   Launch last_captured;
   std::map<GraphHandle, Launch> graphs;
+  /// What a graph does: a launch, a copy, a part that a condition decides about.
+  struct Node {
+    std::optional<Launch> launch;
+    std::vector<uint64_t> arguments;
+    DeviceAddress to = 0, from = 0;
+    size_t bytes = 0; ///< of a copy
+    ConditionHandle condition = 0;
+    bool repeats = false;
+    GraphHandle body = nullptr; ///< of a conditional node
+  };
+  std::map<GraphHandle, std::vector<Node>> nodes;
+  std::map<StreamHandle, GraphHandle> capture_graphs;
+  std::map<ConditionHandle, std::pair<uint32_t, uint32_t>> conditions; ///< initial and present
+  std::set<GraphHandle> bodies;                                        ///< of conditional nodes
+  void run_graph(GraphHandle graph);
   std::map<GraphExecHandle, Launch> executables;
+  std::map<GraphExecHandle, GraphHandle> executable_graphs;
   Launch last_executed;
   struct Link {
     std::vector<JitOption> options;

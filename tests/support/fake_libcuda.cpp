@@ -1,7 +1,9 @@
 // The interpreting fake driver as a library that SPARSERTC_LIBCUDA can name: programs that know
-// nothing of tests run on it where there is no GPU.
+// nothing of tests run on it where there is no GPU. With the variable SPARSERTC_FAKE_GRAPHS set
+// graphs do what they have recorded, else nothing.
 #include "tests/support/interpreting_driver.h"
 
+#include <cstdlib>
 #include <cstring>
 
 using namespace sparsertc;
@@ -12,6 +14,9 @@ const cuda::DriverTable& fake_table() {
   static cuda::FakeCudaDriver fake;
   static const cuda::DriverTable table = [] {
     interpret_launches(fake);
+    if (std::getenv("SPARSERTC_FAKE_GRAPHS") !=
+        nullptr) // replays are slow, and most only time them
+      interpret_graphs(fake);
     return fake.table();
   }();
   return table;
@@ -32,6 +37,7 @@ extern "C" cuda::Result cuGetProcAddress_v2(const char* symbol, void** function,
     return cuda::Result::CUDA_SUCCESS;                                                             \
   }
   SPARSERTC_CUDA_FUNCTIONS(X)
+  SPARSERTC_CUDA_CONDITIONAL_FUNCTIONS(X)
 #undef X
   return cuda::Result::CUDA_ERROR_NOT_FOUND;
 }

@@ -10,6 +10,33 @@
 namespace sparsertc {
 namespace {
 
+/// Stands for the driver's function: the handle of a condition is the address of its word.
+constexpr const char* kSetConditional = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value)
+{
+  .reg .b64 %rd<1>;
+  .reg .b32 %r<1>;
+  ld.param.u64 %rd0, [handle];
+  ld.param.u32 %r0, [value];
+  st.global.u32 [%rd0], %r0;
+  ret;
+}
+)";
+constexpr const char* kSetter = "sparsertc_set_condition";
+
+ptx::Program program_of(const cuda::FakeCudaDriver::Launch& launch) {
+  if (!launch.image)
+    throw std::runtime_error("only PTX can be interpreted, and a cubin was loaded");
+  const std::vector<uint8_t>& image = *launch.image;
+  const std::string text(reinterpret_cast<const char*>(image.data()), image.size() - 1);
+  if (launch.kernel != kSetter)
+    return ptx::parse(text);
+  const std::string units[] = {text, kSetConditional};
+  return ptx::parse_units(units);
+}
+
 size_t parameter_count(const ptx::Program& program, const std::string& entry) {
   for (const ptx::FunctionCode& function : program.decoded().functions)
     if (function.is_entry && function.name == entry)
@@ -24,11 +51,7 @@ void interpret_launches(cuda::FakeCudaDriver& fake) {
   fake.on_launch = [&fake](const cuda::FakeCudaDriver::Launch& launch) {
     if (launch.captured)
       return; // recorded, not run
-    if (!launch.image)
-      throw std::runtime_error("only PTX can be interpreted, and a cubin was loaded");
-    const std::vector<uint8_t>& text = *launch.image;
-    const ptx::Program program =
-        ptx::parse({reinterpret_cast<const char*>(text.data()), text.size() - 1});
+    const ptx::Program program = program_of(launch);
     ptx::Machine machine;
     std::vector<std::pair<cuda::DeviceAddress, uint64_t>> places; // in the fake, in the machine
     for (auto& [address, block] : fake.memory)
@@ -42,9 +65,19 @@ void interpret_launches(cuda::FakeCudaDriver& fake) {
           break;
         }
     }
+    if (launch.kernel == kSetter) {
+      uint32_t& condition = fake.conditions.at(arguments[0]).second;
+      arguments[0] = machine.register_buffer(&condition, sizeof condition, true);
+    }
     machine.run(program, launch.kernel, {launch.grid[0], launch.grid[1], launch.grid[2]},
                 {launch.block[0], launch.block[1], launch.block[2]}, arguments,
                 launch.shared_bytes);
+  };
+}
+
+void interpret_graphs(cuda::FakeCudaDriver& fake) {
+  fake.argument_words = [](const cuda::FakeCudaDriver::Launch& launch) {
+    return parameter_count(program_of(launch), launch.kernel);
   };
 }
 

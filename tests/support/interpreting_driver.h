@@ -9,4 +9,7 @@ namespace sparsertc {
 /// kernel's arguments must be given as 8 bytes each.
 void interpret_launches(cuda::FakeCudaDriver& fake);
 
+/// Besides, graphs run when they are launched, with their loops and choices.
+void interpret_graphs(cuda::FakeCudaDriver& fake);
+
 } // namespace sparsertc

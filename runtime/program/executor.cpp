@@ -1,0 +1,528 @@
+#include "runtime/program/executor.h"
+
+#include "ir/error.h"
+#include "ir/operands.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+namespace sparsertc::program {
+
+using ir::Form;
+using ir::Function;
+using ir::Op;
+using ir::Opcode;
+using ir::Space;
+
+struct Executor::Frame {
+  uint32_t function;
+  const Function& code;
+  FunctionState& state;
+  std::vector<Bits> registers;
+  /// What it has allocated and not freed: register's space and address.
+  std::vector<std::pair<Space, uint64_t>> allocated;
+};
+
+/// A region with what was recorded of it.
+struct Executor::RegionState {
+  Region region;
+  std::vector<uint64_t> shadows; ///< device memory of the mirrors
+  std::vector<uint64_t> shadow_bytes;
+  std::vector<uint64_t> key; ///< the words that were recorded
+  std::unique_ptr<Recording> recording;
+  unsigned misses = 0; ///< recordings that were made anew
+};
+
+struct Executor::FunctionState {
+  FunctionState(const ir::Module& module, const Function& function, Records records)
+      : blocks(function) {
+    for (Region& region : find_regions(module, function, blocks, records)) {
+      auto state = std::make_unique<RegionState>();
+      state->region = std::move(region);
+      const uint32_t begin = state->region.begin;
+      regions.emplace(begin, std::move(state));
+    }
+  }
+  Blocks blocks;
+  std::map<uint32_t, std::unique_ptr<RegionState>> regions; ///< by first operation
+};
+
+/// Writes down all that a recording depends on.
+class Executor::KeyRecorder : public Recorder {
+public:
+  explicit KeyRecorder(std::vector<uint64_t>& key) : key_(key) {}
+  void launch(uint32_t kernel, const uint32_t (&grid)[3], std::span<const Bits> list) override {
+    key_.insert(key_.end(), {kernel, grid[0], grid[1], grid[2]});
+    key_.insert(key_.end(), list.begin(), list.end());
+  }
+  void call(uint32_t function, std::span<const Bits> list) override {
+    key_.push_back(function);
+    key_.insert(key_.end(), list.begin(), list.end());
+  }
+  void copy(uint64_t to, uint64_t from, uint64_t bytes) override {
+    key_.insert(key_.end(), {to, from, bytes});
+  }
+  void repeat(const Work& body, const std::function<Test()>& again) override {
+    body(*this);
+    test(again());
+  }
+  void choose(const Test& condition, const Work& body, const Work& otherwise) override {
+    test(condition);
+    body(*this);
+    if (otherwise)
+      otherwise(*this);
+  }
+
+private:
+  void test(const Test& test) { key_.insert(key_.end(), {test.element, test.number}); }
+  std::vector<uint64_t>& key_;
+};
+
+namespace {
+
+/// Mirrors are small: what the host decides by, not arrays.
+constexpr uint64_t kMostMirrored = 4096;
+/// Whose arguments are others each time is not recorded.
+constexpr unsigned kMostMisses = 2;
+
+Bits operand(const Op& op, unsigned slot, const std::vector<Bits>& registers) {
+  if (op.operand[slot] == ir::kImmediate)
+    return static_cast<Bits>(op.immediate);
+  return op.operand[slot] == ir::kNoOperand ? 0 : registers[op.operand[slot]];
+}
+
+std::array<Bits, 3> operands(const Op& op, const std::vector<Bits>& registers) {
+  return {operand(op, 0, registers), operand(op, 1, registers), operand(op, 2, registers)};
+}
+
+std::vector<Bits> arguments_of(const Function& function, const Op& op,
+                               const std::vector<Bits>& registers) {
+  std::vector<Bits> list;
+  for (const uint32_t reg : ir::arguments(function, op))
+    list.push_back(registers[reg]);
+  return list;
+}
+
+std::string place(const ir::Module& module, const Function& function, uint32_t at) {
+  return fmt::format("@{}, operation {}, `{}`", function.name, at + 1,
+                     ir::print_op(module, function, function.ops[at]));
+}
+
+} // namespace
+
+Executor::Executor(const ir::Module& module, Device& device, Options options)
+    : module_(module), device_(device), options_(std::move(options)) {
+  ir::require_placed(module);
+}
+
+Executor::~Executor() {
+  for (const auto& [index, function] : functions_)
+    for (const auto& [begin, region] : function->regions) {
+      region->recording.reset();
+      for (size_t i = 0; i < region->shadows.size(); ++i)
+        device_.free(region->shadows[i], region->shadow_bytes[i]);
+    }
+  for (const auto& [address, bytes] : device_memory_) // of a run that threw
+    device_.free(address, bytes);
+}
+
+Executor::FunctionState& Executor::state(uint32_t function) {
+  std::unique_ptr<FunctionState>& found = functions_[function];
+  if (found == nullptr)
+    found = std::make_unique<FunctionState>(module_, module_.functions[function],
+                                            options_.record ? device_.records() : Records::nothing);
+  return *found;
+}
+
+void Executor::bind_host(void* address, uint64_t bytes) {
+  host_arrays_[reinterpret_cast<uint64_t>(address)] = bytes;
+}
+
+void Executor::run(std::string_view name, std::span<const Bits> arguments) {
+  const uint32_t index = module_.find_function(name);
+  if (index == UINT32_MAX || module_.functions[index].kind != ir::FunctionKind::host)
+    throw UsageError(fmt::format("the program has no host function @{}", name));
+  if (arguments.size() != module_.functions[index].parameter_count)
+    throw UsageError(fmt::format("@{} has {} parameters, but {} arguments are given", name,
+                                 module_.functions[index].parameter_count, arguments.size()));
+  call(index, arguments);
+}
+
+std::vector<CopyCount> Executor::copies() const {
+  std::vector<CopyCount> list;
+  for (const auto& [place, count] : copies_)
+    list.push_back(count);
+  return list;
+}
+
+void Executor::call(uint32_t index, std::span<const Bits> arguments) {
+  const Function& function = module_.functions[index];
+  if (function.external) {
+    ++launches_;
+    device_.call(index, arguments);
+    return;
+  }
+  if (options_.host_code != nullptr && options_.host_code->run(index, arguments))
+    return;
+  Frame frame{index, function, state(index), {arguments.begin(), arguments.end()}, {}};
+  frame.registers.resize(function.register_type.size());
+  block(frame, 0, static_cast<uint32_t>(function.ops.size()));
+  for (const auto& [space, address] : frame.allocated) {
+    if (space == Space::host) {
+      host_arrays_.erase(address);
+      host_memory_.erase(address);
+    } else {
+      device_.free(address, device_memory_[address]);
+      device_memory_.erase(address);
+    }
+  }
+  last_array_ = {};
+}
+
+bool Executor::block(Frame& frame, uint32_t begin, uint32_t end) {
+  const auto next_round = [&] {
+    if (options_.every_round)
+      options_.every_round();
+  };
+  for (uint32_t at = begin; at < end; ++at) {
+    if (const auto found = frame.state.regions.find(at);
+        found != frame.state.regions.end() && region(frame, *found->second)) {
+      at = found->second->region.end - 1;
+      continue;
+    }
+    const Op& op = frame.code.ops[at];
+    switch (op.code) {
+    case Opcode::return_void:
+      return false;
+    case Opcode::for_loop: {
+      const uint32_t close = frame.state.blocks.close(at);
+      const auto limit = op.operand[0] == ir::kImmediate
+                             ? static_cast<int32_t>(ir::low_half(op.immediate))
+                             : static_cast<int32_t>(frame.registers[op.operand[0]]);
+      for (int64_t i = 0; i < limit; i += ir::high_half(op.immediate)) {
+        next_round();
+        frame.registers[op.result.id] = static_cast<Bits>(i);
+        if (!block(frame, at + 1, close))
+          return false;
+      }
+      at = close;
+      break;
+    }
+    case Opcode::loop: {
+      const uint32_t close = frame.state.blocks.close(at);
+      do {
+        next_round();
+        if (!block(frame, at + 1, close))
+          return false;
+      } while (frame.registers[frame.code.ops[close].operand[0]] != 0);
+      at = close;
+      break;
+    }
+    case Opcode::if_begin: {
+      const uint32_t close = frame.state.blocks.close(at);
+      const uint32_t otherwise = frame.state.blocks.otherwise(at);
+      if (frame.registers[op.operand[0]] != 0) {
+        if (!block(frame, at + 1, otherwise))
+          return false;
+      } else if (otherwise != close && !block(frame, otherwise + 1, close)) {
+        return false;
+      }
+      at = close;
+      break;
+    }
+    default:
+      operation(frame, at);
+      break;
+    }
+  }
+  return true;
+}
+
+uint64_t Executor::elements(const Frame& frame, uint32_t at) const {
+  const Op& op = frame.code.ops[at];
+  const auto count =
+      static_cast<int64_t>(operand(op, op.code == Opcode::copy ? 2 : 0, frame.registers));
+  if (count < 0 || count >= int64_t{1} << 48)
+    throw UserError(fmt::format("{}: {} elements", place(module_, frame.code, at), count));
+  return static_cast<uint64_t>(count);
+}
+
+/// Host memory of the program; UserError where it is none.
+uint8_t* Executor::reach(const Frame& frame, uint32_t at, Bits address, uint64_t bytes) {
+  const auto inside = [&](const std::pair<uint64_t, uint64_t>& array) {
+    return address >= array.first && address - array.first <= array.second &&
+           bytes <= array.second - (address - array.first);
+  };
+  if (!inside(last_array_) || last_array_.second == 0) {
+    auto found = host_arrays_.upper_bound(address);
+    if (found == host_arrays_.begin() || !inside(*--found)) {
+      if (bytes == 0)
+        return nullptr;
+      throw UserError(fmt::format("{}: {} bytes that belong to no array of the program",
+                                  place(module_, frame.code, at), bytes),
+                      "check the index, and the lengths of the arrays that the program is given");
+    }
+    last_array_ = *found;
+  }
+  return reinterpret_cast<uint8_t*>(address);
+}
+
+void Executor::operation(Frame& frame, uint32_t at) {
+  const Op& op = frame.code.ops[at];
+  switch (ir::info(op.code).form) {
+  case Form::value:
+    value(frame, at);
+    break;
+  case Form::load:
+  case Form::store: {
+    const ir::Scalar type = op.type.element();
+    const uint64_t size = ir::size_in_bytes(type);
+    uint8_t* const from =
+        reach(frame, at, frame.registers[op.operand[0]] + static_cast<Bits>(op.immediate),
+              size * op.width);
+    for (uint32_t i = 0; i < op.width; ++i)
+      if (ir::info(op.code).form == Form::load)
+        frame.registers[op.result.id + i] = load_element(type, from + i * size);
+      else
+        store_element(type, from + i * size, frame.registers[op.operand[1] + i]);
+    break;
+  }
+  case Form::alloc: {
+    const uint64_t bytes = elements(frame, at) * ir::size_in_bytes(op.type.element());
+    uint64_t address = 0;
+    if (op.type.space() == Space::host) {
+      std::vector<uint8_t> memory(std::max<uint64_t>(bytes, 1));
+      address = reinterpret_cast<uint64_t>(memory.data());
+      host_memory_[address] = std::move(memory);
+      host_arrays_[address] = bytes;
+    } else {
+      address = device_.allocate(bytes);
+      if (address != 0)
+        device_memory_[address] = bytes;
+    }
+    if (address != 0)
+      frame.allocated.emplace_back(op.type.space(), address);
+    frame.registers[op.result.id] = address;
+    break;
+  }
+  case Form::value_none: { // free
+    const uint64_t address = frame.registers[op.operand[0]];
+    const std::pair<Space, uint64_t> entry{op.type.space(), address};
+    const auto found = std::find(frame.allocated.begin(), frame.allocated.end(), entry);
+    if (found == frame.allocated.end()) {
+      if (address == 0)
+        break; // of no bytes
+      throw UserError(fmt::format("{}: memory that @{} has not allocated",
+                                  place(module_, frame.code, at), frame.code.name));
+    }
+    frame.allocated.erase(found);
+    last_array_ = {};
+    if (op.type.space() == Space::host) {
+      host_arrays_.erase(address);
+      host_memory_.erase(address);
+    } else {
+      device_.free(address, device_memory_[address]);
+      device_memory_.erase(address);
+    }
+    break;
+  }
+  case Form::copy:
+    copy(frame, at);
+    break;
+  case Form::launch:
+    ++launches_;
+    launch(frame, at, device_);
+    break;
+  case Form::call:
+    call(op.operand[0], arguments_of(frame.code, op, frame.registers));
+    break;
+  case Form::switch_call: {
+    const std::span<const uint32_t> list = ir::callees(frame.code, op);
+    if (const auto which = static_cast<uint32_t>(frame.registers[op.operand[0]]);
+        which < list.size())
+      call(list[which], arguments_of(frame.code, op, frame.registers));
+    break;
+  }
+  default:
+    throw InternalError(fmt::format("{} in a host function", place(module_, frame.code, at)));
+  }
+}
+
+void Executor::value(Frame& frame, uint32_t at) {
+  const Op& op = frame.code.ops[at];
+  const ir::Type source = op.operand[0] < frame.code.register_type.size()
+                              ? frame.code.register_type[op.operand[0]]
+                              : op.type;
+  frame.registers[op.result.id] = evaluate(op, source, operands(op, frame.registers));
+}
+
+void Executor::count(const Frame& frame, uint32_t at, uint64_t bytes) {
+  const Op& op = frame.code.ops[at];
+  CopyCount& entry = copies_[{frame.function, at}];
+  entry.function = frame.function;
+  entry.op = at;
+  entry.to = frame.code.register_type[op.operand[0]].space();
+  entry.from = frame.code.register_type[op.operand[1]].space();
+  ++entry.times;
+  entry.bytes += bytes;
+}
+
+void Executor::copy(Frame& frame, uint32_t at) {
+  const Op& op = frame.code.ops[at];
+  const uint64_t to = frame.registers[op.operand[0]], from = frame.registers[op.operand[1]];
+  const bool to_host = frame.code.register_type[op.operand[0]].space() == Space::host;
+  const bool from_host = frame.code.register_type[op.operand[1]].space() == Space::host;
+  const uint64_t bytes =
+      elements(frame, at) * ir::size_in_bytes(frame.code.register_type[op.operand[0]].element());
+  count(frame, at, bytes);
+  if (bytes == 0)
+    return;
+  uint8_t* const host_to = to_host ? reach(frame, at, to, bytes) : nullptr;
+  const uint8_t* const host_from = from_host ? reach(frame, at, from, bytes) : nullptr;
+  if (to_host && from_host)
+    std::memmove(host_to, host_from, bytes);
+  else if (to_host)
+    device_.download(host_to, from, bytes);
+  else if (from_host)
+    device_.upload(to, host_from, bytes);
+  else
+    device_.copy(to, from, bytes);
+}
+
+void Executor::launch(Frame& frame, uint32_t at, Queue& queue) {
+  const Op& op = frame.code.ops[at];
+  uint32_t grid[3];
+  for (unsigned i = 0; i < 3; ++i)
+    grid[i] = static_cast<uint32_t>(frame.registers[frame.code.pool[op.operand[1] + i]]);
+  queue.launch(op.operand[0], grid, arguments_of(frame.code, op, frame.registers));
+}
+
+// ---- regions ---------------------------------------------------------------------------------
+
+Test Executor::test_of(Frame& frame, const RegionState& region, uint32_t at) const {
+  const Decision& decision = region.region.decisions.at(at);
+  const Op& load = frame.code.ops[decision.load];
+  const Op& compare = frame.code.ops[decision.compare];
+  Test test;
+  test.element = region.shadows[decision.mirror] + static_cast<uint64_t>(load.immediate);
+  test.type = load.type.element();
+  test.comparison = static_cast<ir::Comparison>(compare.detail);
+  test.number = operand(compare, 1, frame.registers);
+  return test;
+}
+
+/// Puts the statements to the recorder. The frame's fixed values are computed on the way.
+void Executor::walk(Frame& frame, const RegionState& region, uint32_t begin, uint32_t end,
+                    Recorder& recorder) {
+  for (uint32_t at = begin; at < end; ++at) {
+    const Op& op = frame.code.ops[at];
+    switch (ir::info(op.code).form) {
+    case Form::launch:
+      launch(frame, at, recorder);
+      break;
+    case Form::call:
+      recorder.call(op.operand[0], arguments_of(frame.code, op, frame.registers));
+      break;
+    case Form::copy: {
+      const uint32_t mirror = region.region.mirror_of(op.operand[0]);
+      const uint64_t bytes = elements(frame, at) *
+                             ir::size_in_bytes(frame.code.register_type[op.operand[0]].element());
+      const uint64_t to =
+          mirror == UINT32_MAX ? frame.registers[op.operand[0]] : region.shadows[mirror];
+      if (mirror != UINT32_MAX && bytes > region.shadow_bytes[mirror])
+        throw UserError(
+            fmt::format("{}: more than there is room for", place(module_, frame.code, at)));
+      if (bytes != 0)
+        recorder.copy(to, frame.registers[op.operand[1]], bytes);
+      break;
+    }
+    case Form::open: {
+      const uint32_t close = frame.state.blocks.close(at);
+      recorder.repeat(
+          [&, at, close](Recorder& inner) { walk(frame, region, at + 1, close, inner); },
+          [&, close] { return test_of(frame, region, close); });
+      at = close;
+      break;
+    }
+    case Form::if_begin: {
+      const uint32_t close = frame.state.blocks.close(at);
+      const uint32_t otherwise = frame.state.blocks.otherwise(at);
+      Recorder::Work other;
+      if (otherwise != close)
+        other = [&, otherwise, close](Recorder& inner) {
+          walk(frame, region, otherwise + 1, close, inner);
+        };
+      recorder.choose(
+          test_of(frame, region, at),
+          [&, at, otherwise](Recorder& inner) { walk(frame, region, at + 1, otherwise, inner); },
+          other);
+      at = close;
+      break;
+    }
+    case Form::value:
+      // What depends on mirrors is the recorder's.
+      if (op.code == Opcode::compare && op.operand[0] != ir::kImmediate) {
+        bool decides = false;
+        for (const auto& [place, decision] : region.region.decisions)
+          decides = decides || decision.compare == at;
+        if (decides)
+          break;
+      }
+      value(frame, at);
+      break;
+    default: // a load from a mirror
+      break;
+    }
+  }
+}
+
+bool Executor::region(Frame& frame, RegionState& state) {
+  if (state.misses > kMostMisses)
+    return false;
+  const std::vector<Mirror>& mirrors = state.region.mirrors;
+  for (size_t i = 0; i < mirrors.size(); ++i) {
+    const uint64_t bytes = host_arrays_[frame.registers[mirrors[i].buffer]];
+    if (bytes == 0 || bytes > kMostMirrored)
+      return false;
+    if (state.shadows.size() == i) {
+      state.shadows.push_back(device_.allocate(bytes));
+      state.shadow_bytes.push_back(bytes);
+    }
+    if (state.shadow_bytes[i] != bytes)
+      return false;
+  }
+  std::vector<uint64_t> key;
+  KeyRecorder keys(key);
+  walk(frame, state, state.region.begin, state.region.end, keys);
+  if (state.recording == nullptr || key != state.key) {
+    state.misses += state.recording == nullptr ? 0 : 1;
+    state.recording.reset();
+    state.recording = device_.record([&](Recorder& recorder) {
+      walk(frame, state, state.region.begin, state.region.end, recorder);
+    });
+    state.key = std::move(key);
+    ++recorded_;
+  }
+  for (size_t i = 0; i < mirrors.size(); ++i)
+    if (mirrors[i].arrives)
+      device_.upload(state.shadows[i],
+                     reinterpret_cast<const void*>(frame.registers[mirrors[i].buffer]),
+                     state.shadow_bytes[i]);
+  state.recording->launch();
+  ++recordings_launched_;
+  for (size_t i = 0; i < mirrors.size(); ++i)
+    if (mirrors[i].copy != Mirror::kNever) {
+      device_.download(reinterpret_cast<void*>(frame.registers[mirrors[i].buffer]),
+                       state.shadows[i], state.shadow_bytes[i]);
+      count(frame, mirrors[i].copy, state.shadow_bytes[i]);
+    }
+  return true;
+}
+
+} // namespace sparsertc::program
