@@ -131,6 +131,10 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
   json["dtype"] = name_of(problem.type);
   json["accumulator"] = ir::name_of(accumulator_scalar(problem.type));
   json["half_terms"] = problem.half_terms;
+  if (problem.precision != Precision::full)
+    json["precision"] = name_of(problem.precision);
+  if (problem.nonfinite != Nonfinite::exact)
+    json["nonfinite"] = name_of(problem.nonfinite);
   json["layout"] = layout_word(problem);
   json["ldb"] = leading_dimension(schedule, problem.ldb);
   json["ldc"] = leading_dimension(schedule, problem.ldc);

@@ -75,7 +75,7 @@ constexpr uint32_t kNoOperand = UINT32_MAX;
 ///   load/store width = registers moved (1, 2, 4, 8), a tuple; operand[0] address, immediate =
 ///   constant
 ///              byte offset; store: operand[1] = first register of the tuple
-///   load_matrix as a load of 4 pairs: a row of 16 bytes, of which the thread gets no more than a share
+///   load_matrix as a load of 4 pairs
 ///   atomic     operand[0] address, immediate = byte offset, operand[1] value (compare_swap:
 ///   operand[1]
 ///              the value compared with, operand[2] the new value)

@@ -64,7 +64,8 @@ ColumnLengths column_lengths(const Pattern& pattern) {
 std::vector<Plan> plan_strategies(const Matrix& weights, const SpmmProblem& problem,
                                   const PipelineOptions& pipeline) {
   std::vector<Plan> plans;
-  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed, Strategy::compressed}) {
+  for (Strategy strategy :
+       {Strategy::unrolled, Strategy::streamed, Strategy::compressed, Strategy::panels}) {
     Plan plan;
     plan.strategy = strategy;
     SpmmTileChoice choice = pipeline.tile;

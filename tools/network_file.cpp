@@ -22,8 +22,9 @@ constexpr uint64_t kMostFileBytes = uint64_t{16} << 20;
 
 /// Keys that may also stand beside `layers`, where they hold for all layers that do not have them.
 const std::vector<std::string> kSharedKeys = {
-    "op",     "columns", "dtype",  "layout",          "activation", "tile",  "half_terms",
-    "budget", "target",  "tuning", "tuning_mismatch", "bindable",   "values"};
+    "op",     "columns",    "dtype",           "layout",    "activation",
+    "tile",   "half_terms", "precision",       "nonfinite", "budget",
+    "target", "tuning",     "tuning_mismatch", "bindable",  "values"};
 const std::vector<std::string> kLayerOnlyKeys = {"name", "weights", "tensor",  "conv",
                                                  "bias", "input",   "residual"};
 
@@ -187,6 +188,8 @@ private:
     if (terms > std::numeric_limits<uint32_t>::max())
       refuse("half_terms", "too large");
     options.half_terms = static_cast<uint32_t>(terms);
+    options.precision = text("precision", options.precision);
+    options.nonfinite = text("nonfinite", options.nonfinite);
     options.bias = !layer.bias.empty();
     options.residual = layer.residual != NetworkLayer::kNothing;
     // Columns for all layers are those of matrices; a convolution says N, or has its own.
@@ -201,9 +204,14 @@ private:
       problem = to_problem(options);
     } catch (const UsageError& error) {
       const auto [message, way_out] = parts_of(error);
-      const std::vector<std::pair<std::string, std::string>> keys = {
-          {"--op", "op"},       {"--conv", "conv"},     {"--columns", "columns"},
-          {"--dtype", "dtype"}, {"--layout", "layout"}, {"--activation", "activation"}};
+      const std::vector<std::pair<std::string, std::string>> keys = {{"--op", "op"},
+                                                                     {"--conv", "conv"},
+                                                                     {"--columns", "columns"},
+                                                                     {"--dtype", "dtype"},
+                                                                     {"--layout", "layout"},
+                                                                     {"--activation", "activation"},
+                                                                     {"--precision", "precision"},
+                                                                     {"--nonfinite", "nonfinite"}};
       for (const auto& [option, key] : keys)
         if (message.starts_with(option))
           refuse(key,

@@ -30,29 +30,16 @@ void check_network_options(const CLI::App& parser, const std::string& network,
 }
 
 const std::vector<std::string>& options_of_a_layer() {
-  static const std::vector<std::string> names = {"--tensor",
-                                                 "--list-tensors",
-                                                 "--duplicates",
-                                                 "--values",
-                                                 "--op",
-                                                 "--conv",
-                                                 "--dtype",
-                                                 "--layout",
-                                                 "--ldb",
-                                                 "--ldc",
-                                                 "--bias",
-                                                 "--residual",
-                                                 "--activation",
-                                                 "--half-terms",
-                                                 "--tile",
-                                                 "--budget",
-                                                 "--tuning",
-                                                 "--road",
-                                                 "--tuning-mismatch",
-                                                 "--dump-ir-after",
-                                                 "--stop-after",
-                                                 "--annotate",
-                                                 "--plot"};
+  static const std::vector<std::string> names = {
+      "--tensor",        "--list-tensors", "--duplicates",
+      "--values",        "--op",           "--conv",
+      "--dtype",         "--layout",       "--ldb",
+      "--ldc",           "--bias",         "--residual",
+      "--activation",    "--half-terms",   "--precision",
+      "--nonfinite",     "--tile",         "--budget",
+      "--tuning",        "--road",         "--tuning-mismatch",
+      "--dump-ir-after", "--stop-after",   "--annotate",
+      "--plot"};
   return names;
 }
 

@@ -128,6 +128,18 @@ void declare(CLI::App& parser, ProblemOptions& options) {
                   "f32; 0: all in f32")
       ->capture_default_str()
       ->group("Problem");
+  parser
+      .add_option("--precision", options.precision,
+                  "f32: full, or tf32, which also allows strategies that multiply with 10 bits of "
+                  "the fraction")
+      ->capture_default_str()
+      ->group("Problem");
+  parser
+      .add_option("--nonfinite", options.nonfinite,
+                  "exact, or dense, which also allows strategies that multiply padding: NaN and "
+                  "infinity in B may then reach rows of C without an entry there")
+      ->capture_default_str()
+      ->group("Problem");
 }
 
 // ---- schedule ---------------------------------------------------------------------------------
@@ -136,7 +148,8 @@ void declare(CLI::App& parser, ScheduleOptions& options) {
   parser
       .add_option(
           "--tile", options.tile,
-          "Any of strategy=unrolled|streamed|compressed, rows=, vec=, warps=, groups=, splitk=, "
+          "Any of strategy=unrolled|streamed|compressed|panels, rows=, vec=, warps=, groups=, "
+          "splitk=, "
           "cluster=, stage=global|smem, chunk=, prefetch=, weights=imm|const, border=own|shared, "
           "joined by "
           "commas; the rest is chosen")

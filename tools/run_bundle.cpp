@@ -173,6 +173,8 @@ void refuse_problem(const ProblemOptions& given, const std::string& path) {
   refuse(given.residual, "--residual");
   refuse(given.activation != defaults.activation, "--activation");
   refuse(given.half_terms != defaults.half_terms, "--half-terms");
+  refuse(given.precision != defaults.precision, "--precision");
+  refuse(given.nonfinite != defaults.nonfinite, "--nonfinite");
 }
 
 SpmmProblem problem_of(const PlanManifest& manifest) {
@@ -181,6 +183,10 @@ SpmmProblem problem_of(const PlanManifest& manifest) {
   problem.layout = manifest.column_major ? Layout::column_major : Layout::row_major;
   problem.epilogue = {manifest.bias, manifest.residual, activation_from_name(manifest.activation)};
   problem.half_terms = manifest.half_terms;
+  if (!manifest.precision.empty())
+    problem.precision = precision_from_name(manifest.precision);
+  if (!manifest.nonfinite.empty())
+    problem.nonfinite = nonfinite_from_name(manifest.nonfinite);
   if (manifest.images)
     problem.convolution = parse_convolution(manifest.images->words).convolution;
   if (manifest.n)

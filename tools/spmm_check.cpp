@@ -1,6 +1,7 @@
 #include "tools/spmm_check.h"
 
 #include "compiler/input/convert.h"
+#include "compiler/inspect/panel_schedule.h"
 #include "compiler/lower/activation.h"
 
 #include <algorithm>
@@ -150,7 +151,8 @@ private:
   template <class Real>
   void check_element(uint32_t row, uint32_t column, Real sum, Real magnitude,
                      CheckResult& worst) const {
-    double terms = static_cast<double>(pattern_.row_length(row)) + tile_.parts() + 2;
+    double terms = is_panel() ? panel_error(problem_.type, pattern_.row_length(row)).terms
+                              : static_cast<double>(pattern_.row_length(row)) + tile_.parts() + 2;
     if (problem_.epilogue.bias) {
       sum += operands_.bias[row];
       magnitude += std::fabs(operands_.bias[row]);
@@ -220,6 +222,10 @@ private:
 
   double error_bound(double terms, double magnitude, double sum, double expected) const {
     double bound = growth(terms, sum_.unit_roundoff) * magnitude + terms * sum_.eta;
+    if (is_panel()) {
+      const PanelError error = panel_error(problem_.type, 0);
+      bound = (growth(terms, error.unit) + error.operands) * magnitude + terms * error.least;
+    }
     if (problem_.half_terms > 0)
       bound += growth(problem_.half_terms, output_.unit_roundoff) * magnitude + terms * output_.eta;
     if (problem_.epilogue.activation != Activation::none)
@@ -235,6 +241,8 @@ private:
       bound += output_.unit_roundoff * (std::fabs(expected) + bound) + output_.eta;
     return bound;
   }
+
+  bool is_panel() const { return tile_.strategy == Strategy::panels; }
 
   /// Sums of magnitudes below this cannot overflow on the way.
   double overflow_threshold() const {

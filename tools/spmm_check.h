@@ -7,6 +7,7 @@
 // Numerical Algorithms, 2nd ed., lemma 3.1):
 //
 //   sum:         E = g(t) S + t eta                  (eta: half the least subnormal, for underflow)
+//   panels:      E of compiler/inspect/panel_schedule.h: tensor cores cut what others round
 //   half terms:  E = E + g_h(h) S + t eta_h          (h products summed in the half type, u_h)
 //   activation:  E = L E + c u |x| + 2 eta           (L: Lipschitz constant, c: error of the
 //                                                     evaluation itself;

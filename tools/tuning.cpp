@@ -114,6 +114,10 @@ tune::Environment environment_of(const Pattern& pattern, const SpmmProblem& prob
   options.residual = problem.epilogue.residual;
   options.activation = name_of(problem.epilogue.activation);
   options.half_terms = problem.half_terms;
+  if (problem.precision != Precision::full)
+    options.precision = name_of(problem.precision);
+  if (problem.nonfinite != Nonfinite::exact)
+    options.nonfinite = name_of(problem.nonfinite);
   options.dynamic_columns = !problem.columns;
   environment.options = to_string(options);
   return environment;

@@ -140,6 +140,10 @@ SpmmProblem to_problem(const ProblemOptions& options) {
   problem.epilogue.activation = activations[choose_word("--activation", options.activation,
                                                         {"none", "relu", "gelu", "silu"})];
   problem.half_terms = options.half_terms;
+  choose_word("--precision", options.precision, {"full", "tf32"});
+  problem.precision = precision_from_name(options.precision);
+  choose_word("--nonfinite", options.nonfinite, {"exact", "dense"});
+  problem.nonfinite = nonfinite_from_name(options.nonfinite);
   return problem;
 }
 

@@ -26,6 +26,8 @@ struct ProblemOptions {
   bool residual = false;
   std::string activation = "none";
   uint32_t half_terms = 0;
+  std::string precision = "full";
+  std::string nonfinite = "exact";
 };
 SpmmProblem to_problem(const ProblemOptions& options);
 

@@ -180,17 +180,16 @@ std::vector<uint64_t> columns_of(const Pattern& pattern, std::span<const uint32_
 } // namespace
 
 PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
-                         const PanelShape& shape) {
+                         std::span<const uint32_t> panel_begin, const PanelShape& shape) {
   if (shape.rows == 0 || shape.rows > 64 || (shape.group != 4 && shape.group != 2) ||
       shape.window < shape.slots_of_round())
     throw InternalError("pack_panels: no such shape");
   PanelPacking packing;
   packing.shape = shape;
   packing.columns = pattern.columns;
-  const uint32_t panels = ceil_div(row_order.size(), shape.rows);
+  const auto panels = static_cast<uint32_t>(panel_begin.size() - 1);
   const auto rows_of = [&](uint32_t panel) {
-    const size_t first = size_t{panel} * shape.rows;
-    return row_order.subspan(first, std::min<size_t>(shape.rows, row_order.size() - first));
+    return row_order.subspan(panel_begin[panel], panel_begin[panel + 1] - panel_begin[panel]);
   };
   const auto set_steps = [&](uint32_t steps) {
     packing.steps = steps;

@@ -82,8 +82,8 @@ struct PanelPacking {
   }
 };
 
-/// Panel p has the rows row_order[p * shape.rows ...]; the last one may have fewer.
+/// Panel p has the rows row_order[panel_begin[p] .. panel_begin[p + 1]), at most shape.rows.
 PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
-                         const PanelShape& shape);
+                         std::span<const uint32_t> panel_begin, const PanelShape& shape);
 
 } // namespace sparsertc

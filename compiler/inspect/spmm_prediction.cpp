@@ -1,5 +1,6 @@
 // Counts the code of a schedule without writing it.
 #include "compiler/inspect/compressed_schedule.h"
+#include "compiler/inspect/panel_schedule.h"
 
 #include <algorithm>
 
@@ -49,6 +50,8 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
   const SpmmTile& tile = schedule.tile;
   if (tile.strategy == Strategy::compressed)
     return predict_compressed(pattern, schedule);
+  if (tile.strategy == Strategy::panels)
+    return predict_panels(schedule);
   prediction.balance = tile_balance(pattern, schedule);
   bool has[2] = {}; // interior, border
   for (const BlockRange& range : schedule.ranges)

@@ -12,6 +12,8 @@ namespace {
 constexpr std::string_view kDataTypes[] = {"f32", "f16", "bf16", "f64"};
 constexpr std::string_view kLayouts[] = {"row", "column"};
 constexpr std::string_view kImageLayouts[] = {"nchw", "nhwc"};
+constexpr std::string_view kPrecisions[] = {"full", "tf32"};
+constexpr std::string_view kNonfinite[] = {"exact", "dense"};
 constexpr std::string_view kActivations[] = {"none", "relu", "gelu", "silu"};
 
 /// The enum value named by `word`, by its position in `words`.
@@ -57,6 +59,12 @@ std::string_view layout_word(const SpmmProblem& problem) {
 std::string_view name_of(Activation activation) {
   return kActivations[static_cast<unsigned>(activation)];
 }
+std::string_view name_of(Precision precision) {
+  return kPrecisions[static_cast<unsigned>(precision)];
+}
+std::string_view name_of(Nonfinite nonfinite) {
+  return kNonfinite[static_cast<unsigned>(nonfinite)];
+}
 
 DataType data_type_from_name(std::string_view name) {
   return from_name<DataType>("data type", name, kDataTypes);
@@ -66,6 +74,12 @@ Layout layout_from_name(std::string_view name) {
 }
 Activation activation_from_name(std::string_view name) {
   return from_name<Activation>("activation", name, kActivations);
+}
+Precision precision_from_name(std::string_view name) {
+  return from_name<Precision>("precision", name, kPrecisions);
+}
+Nonfinite nonfinite_from_name(std::string_view name) {
+  return from_name<Nonfinite>("treatment of NaN and infinity", name, kNonfinite);
 }
 
 } // namespace sparsertc

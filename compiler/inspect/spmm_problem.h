@@ -16,6 +16,16 @@ namespace sparsertc {
 enum class DataType : uint8_t { f32, f16, bf16, f64 };
 /// Of images row_major is NCHW (a row of B and C is a channel), column_major is NHWC.
 enum class Layout : uint8_t { row_major, column_major };
+/// What products of f32 may be.
+enum class Precision : uint8_t {
+  full, ///< exact
+  tf32, ///< of operands with 10 bits of the fraction, where a strategy gains by it
+};
+/// Where NaN and infinity in B may go.
+enum class Nonfinite : uint8_t {
+  exact, ///< to the outputs whose row has an entry there
+  dense, ///< also to others, as if A were dense: strategies may multiply padding
+};
 enum class Activation : uint8_t { none, relu, gelu, silu };
 
 /// out = activation(sum + bias[row] + residual[row][column]), in this order, in the accumulating
@@ -44,6 +54,9 @@ struct SpmmProblem {
   /// f16 and bf16 only: products are summed in the half type over this many terms before they are
   /// added to the f32 sum; 0: every product enters the f32 sum exactly.
   uint32_t half_terms = 0;
+  /// f32 only. It allows; strategies that are exact stay so.
+  Precision precision = Precision::full;
+  Nonfinite nonfinite = Nonfinite::exact;
   /// Where B is the virtual matrix of a convolution.
   std::optional<Convolution> convolution;
 };
@@ -55,9 +68,13 @@ std::string_view name_of(DataType type);
 /// "row", "column"; of images "nchw", "nhwc".
 std::string_view layout_word(const SpmmProblem& problem);
 std::string_view name_of(Activation activation);
+std::string_view name_of(Precision precision);
+std::string_view name_of(Nonfinite nonfinite);
 /// Throw UsageError with the list of words.
 DataType data_type_from_name(std::string_view name);
 Layout layout_from_name(std::string_view name);
 Activation activation_from_name(std::string_view name);
+Precision precision_from_name(std::string_view name);
+Nonfinite nonfinite_from_name(std::string_view name);
 
 } // namespace sparsertc

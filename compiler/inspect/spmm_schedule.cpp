@@ -6,6 +6,7 @@
 
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/convolution_schedule.h"
+#include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
 
@@ -451,11 +452,11 @@ void check_limits(SpmmSchedule& schedule) {
                                      : "choose fewer rows, warps, groups or parts");
 }
 
+} // namespace
+
 // ---- rows to tiles ----
 
-/// Deals the rows, longest first, back and forth over the tiles: each tile gets at most `tile.rows`
-/// rows and nearly the same work. Within a tile rows ascend.
-void deal_rows(const Pattern& pattern, SpmmSchedule& schedule) {
+void deal_rows_by_length(const Pattern& pattern, SpmmSchedule& schedule) {
   const uint32_t rows = pattern.rows;
   const uint32_t tiles = ceil_div(rows, schedule.tile.rows);
   std::vector<uint32_t> by_length(rows);
@@ -476,8 +477,6 @@ void deal_rows(const Pattern& pattern, SpmmSchedule& schedule) {
     schedule.tile_begin.push_back(static_cast<uint32_t>(schedule.row_order.size()));
   }
 }
-
-} // namespace
 
 uint32_t split_begin(uint32_t inner, uint32_t parts, uint32_t part) {
   return static_cast<uint32_t>(uint64_t{inner} * part / parts);
@@ -509,6 +508,8 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
     return 0;
   if (tile.strategy == Strategy::compressed)
     return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
+  if (tile.strategy == Strategy::panels)
+    return panel_staging(schedule).bytes();
   if (stages_images(schedule))
     return staging_piece_bytes(schedule) == 0 ? 0 : staged_region_bytes(schedule);
   if (tile.stage == Stage::smem)
@@ -552,6 +553,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   }
   if (schedule.tile.strategy == Strategy::compressed) {
     schedule_compressed(pattern, choice, schedule);
+  } else if (schedule.tile.strategy == Strategy::panels) {
+    schedule_panels(pattern, choice, schedule);
   } else {
     choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
     check_limits(schedule);

@@ -6,6 +6,7 @@
 #include "compiler/input/matrix.h"
 #include "compiler/inspect/compressed_stream.h"
 #include "compiler/inspect/output_pixels.h"
+#include "compiler/inspect/panel_packing.h"
 #include "compiler/inspect/spmm_problem.h"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ enum class Strategy : uint8_t {
   unrolled,   ///< straight-line code: columns are address offsets, weights are operands
   streamed,   ///< a loop over indices and values in memory; rows and their lengths are known
   compressed, ///< a stream of values and short distances for few columns; B in shared memory
+  panels,     ///< sparse fragments on tensor cores: rows of a panel share an order of columns
 };
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
@@ -155,6 +157,8 @@ struct SpmmSchedule {
   uint32_t border_channels = 1;
   /// Of the compressed strategy.
   CompressedStream stream;
+  /// Of the panels strategy.
+  PanelPacking panels;
   /// The code being written is that of border blocks (variant_of).
   bool asks_taps = false;
 
@@ -175,6 +179,10 @@ constexpr uint64_t kDefaultHostBudget = 4096;
 /// Throws UsageError for combinations that cannot be (with what could).
 SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,
                            const SpmmTileChoice& choice = {}, uint64_t budget = 0);
+
+/// Deals the rows, longest first, back and forth over the tiles: each tile gets at most `tile.rows`
+/// rows and nearly the same work. Within a tile rows ascend.
+void deal_rows_by_length(const Pattern& pattern, SpmmSchedule& schedule);
 
 /// The schedule of the interior's or the border's code: columns of a thread, guards, taps.
 SpmmSchedule variant_of(const SpmmSchedule& schedule, const BlockRange& range);

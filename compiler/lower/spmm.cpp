@@ -9,6 +9,7 @@
 
 #include "compiler/lower/spmm_compressed.h"
 #include "compiler/lower/spmm_kernel.h"
+#include "compiler/lower/spmm_panels.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -56,6 +57,10 @@ void add_attributes(ir::Module& module, const Matrix& weights, const SpmmSchedul
                               epilogue.residual ? "residual, " : "", name_of(epilogue.activation)));
   if (problem.half_terms != 0)
     add("half_terms", std::to_string(problem.half_terms));
+  if (problem.precision != Precision::full)
+    add("precision", std::string(name_of(problem.precision)));
+  if (problem.nonfinite != Nonfinite::exact)
+    add("nonfinite", std::string(name_of(problem.nonfinite)));
   add("tile", to_string(schedule.tile));
 }
 
@@ -254,6 +259,12 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
     KernelManifest& manifest = lowered.kernels.emplace_back();
     fill_manifest(manifest, schedule);
     write_compressed_kernel(module, schedule, weights.pattern, rounded, manifest);
+    return lowered;
+  }
+  if (schedule.tile.strategy == Strategy::panels) {
+    KernelManifest& manifest = lowered.kernels.emplace_back();
+    fill_manifest(manifest, schedule);
+    write_panels_kernel(module, schedule, weights.pattern, rounded, manifest);
     return lowered;
   }
   KernelWriter writer(lowered, weights.pattern, rounded, schedule);

@@ -167,6 +167,8 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   manifest.sparsertc = reader.text_or_empty("sparsertc");
   manifest.assembler = reader.text_or_empty("assembler");
   manifest.half_terms = reader.number32_or("half_terms", 0);
+  manifest.precision = reader.text_or_empty("precision");
+  manifest.nonfinite = reader.text_or_empty("nonfinite");
   manifest.max_registers = reader.number32_or("max_registers", 0);
   for (size_t i = 0; i < reader.array("entries").size(); ++i)
     manifest.entries.push_back(read_entry(reader.element("entries", i), manifest));

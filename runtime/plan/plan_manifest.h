@@ -60,11 +60,12 @@ struct PlanManifest {
   std::optional<PlanImages> images; ///< nothing: a product of matrices
   std::string activation, strategy, tile, pattern_digest;
   // What only tuning asks for; empty or 0 where the manifest does not say.
-  std::string sparsertc;          ///< version of the compiler
-  std::string assembler;          ///< "ptxas 13.0.88"
-  uint32_t half_terms = 0;        ///< products summed in a half type
-  uint32_t max_registers = 0;     ///< cap of a thread's registers; 0: none
-  std::vector<PlanEntry> entries; ///< in launch order; none where there is nothing to compute
+  std::string sparsertc;            ///< version of the compiler
+  std::string assembler;            ///< "ptxas 13.0.88"
+  uint32_t half_terms = 0;          ///< products summed in a half type
+  std::string precision, nonfinite; ///< words of the options; empty: full, exact
+  uint32_t max_registers = 0;       ///< cap of a thread's registers; 0: none
+  std::vector<PlanEntry> entries;   ///< in launch order; none where there is nothing to compute
 };
 
 /// Reads a manifest's JSON text. Throws UserError (with `name`, the bundle's) for what is no

@@ -87,6 +87,8 @@ std::string difference_of_layers(const PlanManifest& found, const PlanManifest& 
         same(found.images.has_value() ? words_of(*found.images) : std::string(),
              expected.images.has_value() ? words_of(*expected.images) : std::string(), "geometry"),
         same(found.half_terms, expected.half_terms, "number of half terms"),
+        same(found.precision, expected.precision, "precision"),
+        same(found.nonfinite, expected.nonfinite, "treatment of NaN and infinity"),
         same(found.pattern_digest, expected.pattern_digest, "pattern")})
     if (!one.empty())
       return one;
@@ -356,6 +358,8 @@ Environment environment_of(const Plan& plan, uint32_t columns) {
   options.residual = manifest.residual;
   options.activation = manifest.activation;
   options.half_terms = manifest.half_terms;
+  options.precision = manifest.precision;
+  options.nonfinite = manifest.nonfinite;
   options.dynamic_columns = !manifest.n;
   environment.options = to_string(options);
   return environment;

@@ -98,10 +98,16 @@ std::vector<std::string> differences(const Environment& record, const Environmen
 }
 
 std::string to_string(const LayerOptions& options) {
+  std::string allowed;
+  if (!options.precision.empty())
+    allowed += ",precision=" + options.precision;
+  if (!options.nonfinite.empty())
+    allowed += ",nonfinite=" + options.nonfinite;
+  if (options.dynamic_columns)
+    allowed += ",columns=dynamic";
   return fmt::format("layout={},ldb={},ldc={},bias={},residual={},activation={},half_terms={}{}{}",
                      options.layout, options.ldb, options.ldc, options.bias ? 1 : 0,
-                     options.residual ? 1 : 0, options.activation, options.half_terms,
-                     options.dynamic_columns ? ",columns=dynamic" : "",
+                     options.residual ? 1 : 0, options.activation, options.half_terms, allowed,
                      options.convolution.empty() ? "" : ",conv:" + options.convolution);
 }
 

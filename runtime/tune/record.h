@@ -33,10 +33,12 @@ struct LayerOptions {
   bool bias = false, residual = false;
   std::string activation = "none";
   uint32_t half_terms = 0;
-  bool dynamic_columns = false; ///< n is given at the launch
-  std::string convolution;      ///< the words of --conv; empty: a product of matrices
+  std::string precision, nonfinite; ///< empty: full, exact
+  bool dynamic_columns = false;     ///< n is given at the launch
+  std::string convolution;          ///< the words of --conv; empty: a product of matrices
 };
-/// "layout=row,ldb=0,...", with "columns=dynamic" and "conv:..." at the end where that is so.
+/// "layout=row,ldb=0,...", with "precision=tf32", "nonfinite=dense", "columns=dynamic" and
+/// "conv:..." at the end where that is so.
 std::string to_string(const LayerOptions& options);
 
 /// What differs, one "KEY: the record has X, here it is Y" each; empty where the record holds.

@@ -270,7 +270,8 @@ void BlockRunner::load_matrix(const Instruction& in, uint32_t first_thread) {
   for (uint32_t lane = 0; lane < 32; ++lane) {
     Thread& thread = threads_[first_thread + lane];
     const auto address = static_cast<uint32_t>(values_of(thread)(in.a));
-    std::memcpy(rows[lane], access(thread, in, address + static_cast<uint64_t>(in.immediate), false),
+    std::memcpy(rows[lane],
+                access(thread, in, address + static_cast<uint64_t>(in.immediate), false),
                 sizeof(rows[lane]));
   }
   for (uint32_t lane = 0; lane < 32; ++lane) {

@@ -258,7 +258,7 @@ bool gaps_intact(const SpmmCase& test, const GuardedBuffer& c) {
 }
 
 std::string compare_with_reference(const SpmmCase& test, const std::vector<uint64_t>& c,
-                                   uint32_t parts) {
+                                   uint32_t parts, bool on_tensor_cores) {
   const SpmmProblem& problem = test.problem;
   const ptx::FloatFormat format = format_of(problem.type);
   const TypeFacts output = facts_of(format);
@@ -268,13 +268,19 @@ std::string compare_with_reference(const SpmmCase& test, const std::vector<uint6
   std::string worst;
   double worst_ratio = 1;
   for (uint32_t row = 0; row < test.rows(); ++row) {
-    const double terms = static_cast<double>(pattern.row_length(row)) + parts + 2 +
-                         (problem.epilogue.bias ? 1 : 0) + (problem.epilogue.residual ? 1 : 0);
-    const double product = terms * sum_type.unit_roundoff;
+    const double terms =
+        (on_tensor_cores ? 3.0 : 1.0) * static_cast<double>(pattern.row_length(row)) + parts + 2 +
+        (problem.epilogue.bias ? 1 : 0) + (problem.epilogue.residual ? 1 : 0);
+    // Tensor cores cut where others round; of f32 they take the upper bits.
+    const double product = terms * (on_tensor_cores ? 0x1p-23 : sum_type.unit_roundoff);
+    const double operands =
+        on_tensor_cores && problem.type == DataType::f32 ? 0x1p-11 + 0x1p-10 + 0x1p-21 : 0;
     const double half_product = h * output.unit_roundoff;
-    const double growth = product / (1 - product) + half_product / (1 - half_product);
+    const double growth = product / (1 - product) + half_product / (1 - half_product) + operands;
     // Products and sums in the half type may underflow and overflow there.
-    const double underflow = terms * (h ? output.half_least : sum_type.half_least);
+    const double underflow = terms * (on_tensor_cores ? 0x1p-126
+                                      : h             ? output.half_least
+                                                      : sum_type.half_least);
     const double largest = h ? output.largest : sum_type.largest;
     for (uint32_t column = 0; column < test.columns; ++column) {
       long double sum = 0;

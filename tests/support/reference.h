@@ -85,8 +85,9 @@ bool gaps_intact(const SpmmCase& test, const GuardedBuffer& c);
 /// rounding of the output. With half-precision sums of h terms, u is the half type's for h of the
 /// additions. NaN and infinities must be where they are in the reference; elements whose sums may
 /// overflow are left out. Returns the worst violation in words, or nothing.
+/// `on_tensor_cores`: by the panels strategy, whose sums are cut (compiler/inspect/README.md).
 std::string compare_with_reference(const SpmmCase& test, const std::vector<uint64_t>& c,
-                                   uint32_t parts);
+                                   uint32_t parts, bool on_tensor_cores = false);
 
 /// The first element in which two results differ, any NaN equal to any other; or nothing.
 std::string first_difference(const SpmmCase& test, const std::vector<uint64_t>& a,

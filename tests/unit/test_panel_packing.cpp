@@ -28,6 +28,19 @@ std::vector<uint32_t> shuffled_rows(Random& random, uint32_t rows) {
   return order;
 }
 
+/// Panels of `rows` rows; the last one may have fewer.
+std::vector<uint32_t> panels_of(const std::vector<uint32_t>& order, uint32_t rows) {
+  std::vector<uint32_t> begin = {0};
+  while (begin.back() < order.size())
+    begin.push_back(std::min(static_cast<uint32_t>(order.size()), begin.back() + rows));
+  return begin;
+}
+
+PanelPacking pack(const Pattern& pattern, const std::vector<uint32_t>& order,
+                  const PanelShape& shape) {
+  return pack_panels(pattern, order, panels_of(order, shape.rows), shape);
+}
+
 /// What is wrong with a packing; empty where nothing is.
 std::string fault_of(const PanelPacking& packing, const Pattern& pattern,
                      const std::vector<uint32_t>& order) {
@@ -119,8 +132,7 @@ TEST_CASE("every entry has one slot, and every group and unit keeps its promise"
           const std::vector<uint32_t> order = shuffled_rows(random, rows);
           INFO(fmt::format("{} {} x {}, groups of {}, panels of {} rows", name_of(rows_shape), rows,
                            columns, group, panel_rows));
-          const PanelPacking packing =
-              pack_panels(matrix.pattern, order, shape_of(panel_rows, group));
+          const PanelPacking packing = pack(matrix.pattern, order, shape_of(panel_rows, group));
           CHECK(fault_of(packing, matrix.pattern, order) == "");
           CHECK((packing.steps == 0) == (matrix.pattern.nnz() == 0));
         }
@@ -132,7 +144,7 @@ TEST_CASE("every density can be packed") {
     for (const uint32_t group : {4u, 2u}) {
       const Matrix matrix = pattern_of(random, 100, 700, density);
       const std::vector<uint32_t> order = shuffled_rows(random, 100);
-      const PanelPacking packing = pack_panels(matrix.pattern, order, shape_of(64, group));
+      const PanelPacking packing = pack(matrix.pattern, order, shape_of(64, group));
       INFO(fmt::format("{} of the entries, groups of {}", density, group));
       CHECK(fault_of(packing, matrix.pattern, order) == "");
     }
@@ -152,7 +164,7 @@ TEST_CASE("panels take little more than the columns, and fewer where columns are
     std::vector<uint32_t> order(512);
     std::iota(order.begin(), order.end(), 0u);
     const PanelPacking packing =
-        pack_panels(matrix.pattern, order, shape_of(expected.rows, expected.group));
+        pack(matrix.pattern, order, shape_of(expected.rows, expected.group));
     INFO(fmt::format("density {}, panels of {} rows, groups of {}", expected.density, expected.rows,
                      expected.group));
     CHECK(packing.fraction() <= expected.most);
@@ -166,14 +178,14 @@ TEST_CASE("a layer of 4096 x 4096 is packed in seconds, the same every time") {
   std::vector<uint32_t> order(4096);
   std::iota(order.begin(), order.end(), 0u);
   const auto start = std::chrono::steady_clock::now();
-  const PanelPacking packing = pack_panels(matrix.pattern, order, shape_of(64, 4));
+  const PanelPacking packing = pack(matrix.pattern, order, shape_of(64, 4));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   WARN(fmt::format("packed in {:.2f} s: {} steps, {:.3f} of the columns", seconds, packing.steps,
                    packing.fraction()));
   CHECK(fault_of(packing, matrix.pattern, order) == "");
   CHECK(seconds < 60); // a hundred times what a release build takes
-  const PanelPacking again = pack_panels(matrix.pattern, order, shape_of(64, 4));
+  const PanelPacking again = pack(matrix.pattern, order, shape_of(64, 4));
   CHECK(std::equal(packing.slots.begin(), packing.slots.end(), again.slots.begin(),
                    again.slots.end(), [](const PanelSlot& a, const PanelSlot& b) {
                      return a.column == b.column && a.rows == b.rows;
@@ -201,7 +213,7 @@ TEST_CASE("real patterns are packed") {
     std::vector<uint32_t> order(matrix.pattern.rows);
     std::iota(order.begin(), order.end(), 0u);
     for (const uint32_t group : {4u, 2u}) {
-      const PanelPacking packing = pack_panels(matrix.pattern, order, shape_of(64, group));
+      const PanelPacking packing = pack(matrix.pattern, order, shape_of(64, group));
       CHECK(fault_of(packing, matrix.pattern, order) == "");
     }
   }

@@ -15,9 +15,9 @@ namespace sparsertc {
 namespace {
 
 const std::vector<std::string> kWords = {
-    "op",   "conv",   "columns",  "dtype",      "layout",     "ldb",
-    "ldc",  "bias",   "residual", "activation", "half-terms", "target",
-    "tile", "budget", "bindable", "jobs",       "assembler"};
+    "op",   "conv",     "columns",    "dtype",      "layout",    "ldb",       "ldc",
+    "bias", "residual", "activation", "half-terms", "precision", "nonfinite", "target",
+    "tile", "budget",   "bindable",   "jobs",       "assembler"};
 
 struct Words {
   ProblemOptions problem;
@@ -67,6 +67,10 @@ void set_word(Words& words, const std::string& name, const std::optional<std::st
     words.problem.activation = value;
   else if (name == "half-terms")
     words.problem.half_terms = parse_number_32(name, value);
+  else if (name == "precision")
+    words.problem.precision = value;
+  else if (name == "nonfinite")
+    words.problem.nonfinite = value;
   else if (name == "target")
     words.target = value;
   else if (name == "tile")

@@ -64,6 +64,8 @@ SPARSERTC_API const char* sparsertc_compiler_last_error(void);
  *   bias residual       flags: add bias[row], add a matrix of C's shape
  *   activation=none|relu|gelu|silu
  *   half-terms=N        f16 and bf16: products summed in the half type; 0 (the default): none
+ *   precision=full|tf32 f32: whether strategies may multiply with 10 bits of the fraction
+ *   nonfinite=exact|dense  whether NaN and infinity in B may also reach rows without an entry there
  *   target=sm_90|...    the default is sm_90; `native` is not known here
  *   tile=WORDS          what is fixed of the tile: "rows=32,warps=4"; `registers=N` caps a thread's
  *   budget=N            most multiply-adds in unrolled code; 0: the target's default

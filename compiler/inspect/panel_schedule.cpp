@@ -1,0 +1,243 @@
+#include "compiler/inspect/panel_schedule.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace sparsertc {
+namespace {
+
+constexpr uint32_t kWarp = 32, kThreadsPerBlock = 1024;
+/// Sums a thread, beside which steps of A have room in its registers.
+constexpr uint32_t kMostSums = 128;
+/// Blocks with which most multiprocessors of a large GPU have one.
+constexpr uint32_t kEnoughBlocks = 96;
+constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
+constexpr uint32_t kPieceBytes = 16;
+/// Densities up to which panels of 32 rows leave out enough columns, and from which pairs of
+/// columns fit together better in them.
+constexpr double kSparse = 0.07, kDensePairs = 0.15;
+
+uint32_t ceil_div(uint64_t a, uint64_t b) {
+  return static_cast<uint32_t>((a + b - 1) / b);
+}
+
+[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
+  throw UsageError("--tile: " + message, way_out);
+}
+
+bool is_tf32(const SpmmSchedule& schedule) {
+  return schedule.problem.type == DataType::f32;
+}
+
+void check_problem(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  if (schedule.target.is_host)
+    refuse("strategy=panels is for GPUs: a CPU has no tensor cores",
+           "choose strategy=streamed or unrolled");
+  if (problem.convolution)
+    refuse("strategy=panels is for products of matrices, and for convolutions that are one (1x1, "
+           "stride 1; NCHW: one image)",
+           "choose strategy=streamed or unrolled");
+  if (problem.type == DataType::f64 || problem.half_terms != 0)
+    refuse("strategy=panels has sums in f32 of f16, bf16 or tf32",
+           "choose another --dtype without --half-terms, or strategy=streamed");
+  if (problem.type == DataType::f32 && problem.precision != Precision::tf32)
+    refuse("strategy=panels multiplies f32 with 10 bits of the fraction",
+           "give --precision=tf32 if that will do, or choose strategy=unrolled");
+  if (problem.nonfinite != Nonfinite::dense)
+    refuse("strategy=panels multiplies padding, so that NaN and infinity in B also reach rows that "
+           "have no entry there",
+           "give --nonfinite=dense if that will do, or choose strategy=unrolled");
+  if (!problem.columns)
+    refuse("strategy=panels needs a fixed number of columns",
+           "give -n, or choose strategy=unrolled");
+}
+
+void check_words(const SpmmTileChoice& choice) {
+  const auto is_one_of = [](const std::optional<uint32_t>& word, uint32_t least, uint32_t most) {
+    return !word || (std::has_single_bit(*word) && *word >= least && *word <= most);
+  };
+  if (!is_one_of(choice.rows, 16, 64) || !is_one_of(choice.vec, 1, 4) ||
+      !is_one_of(choice.warps, 1, 32) || !is_one_of(choice.groups, 1, 32))
+    refuse(
+        "strategy=panels takes rows=16, 32 or 64, vec=1, 2 or 4, and powers of two for warps and "
+        "groups",
+        "choose one of these");
+  if (choice.prefetch && (*choice.prefetch < kLeastInFlight || *choice.prefetch > kMostInFlight))
+    refuse(fmt::format("strategy=panels has from {} to {} rounds of B in shared memory",
+                       kLeastInFlight, kMostInFlight),
+           "choose prefetch=3");
+  if (choice.splitk.value_or(1) != 1 || choice.cluster.value_or(1) != 1 || choice.chunk ||
+      choice.stage.value_or(Stage::global) != Stage::global ||
+      choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
+    refuse("strategy=panels has no parts of K, no chunk or stage, and no weights but its stream",
+           "leave splitk, cluster, chunk, stage and weights out");
+}
+
+void choose_rows(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+  SpmmTile& tile = schedule.tile;
+  const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
+  const double density = static_cast<double>(pattern.nnz()) / positions;
+  const bool short_panels = density < kSparse || (is_tf32(schedule) && density >= kDensePairs);
+  tile.rows = choice.rows.value_or(short_panels ? 32 : 64);
+  while (!choice.rows && tile.rows > 16 && tile.rows / 2 >= pattern.rows)
+    tile.rows /= 2;
+  tile.vec = choice.vec.value_or(std::min(4u, kMostSums / tile.rows));
+  while (!choice.vec && tile.vec > 1 && tile.vec / 2 * kWarp >= *schedule.problem.columns)
+    tile.vec /= 2;
+  if (tile.rows * tile.vec > kMostSums)
+    refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
+                       tile.rows, tile.vec, tile.rows * tile.vec, kMostSums),
+           "choose fewer rows or columns a thread");
+}
+
+/// Large blocks read B and A less often; enough of them fill the GPU.
+void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{4, 2}, {2, 2}, {4, 1}, {2, 1}, {1, 1}};
+  SpmmTile& tile = schedule.tile;
+  const uint32_t panels = ceil_div(std::max(1u, schedule.rows), tile.rows);
+  const uint32_t columns = ceil_div(std::max(1u, *schedule.problem.columns), kWarp * tile.vec);
+  for (const auto& [groups, warps] : kShapes) {
+    tile.groups = choice.groups.value_or(groups);
+    tile.warps = choice.warps.value_or(warps);
+    if (ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps) >= kEnoughBlocks)
+      break;
+  }
+  schedule.threads_x = kWarp * tile.warps;
+  if (schedule.threads_x * tile.groups > kThreadsPerBlock)
+    refuse(fmt::format("warps={}, groups={} make {} threads a block, at most {} fit", tile.warps,
+                       tile.groups, schedule.threads_x * tile.groups, kThreadsPerBlock),
+           "choose fewer warps or groups");
+}
+
+PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
+  PanelShape shape;
+  shape.rows = schedule.tile.rows;
+  shape.group = is_tf32(schedule) ? 2 : 4;
+  // Half as many columns again as a round takes, where some are empty.
+  const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
+  const double density = static_cast<double>(pattern.nnz()) / positions;
+  const double used = std::max(0.1, 1 - std::pow(1 - density, shape.rows));
+  const uint32_t slots = shape.slots_of_round();
+  const auto wide = static_cast<uint32_t>(1.5 * slots / used);
+  shape.window = std::max(2 * slots, (wide + 7) / 8 * 8);
+  return shape;
+}
+
+void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+  SpmmTile& tile = schedule.tile;
+  const auto fits = [&] {
+    return panel_staging(schedule).bytes() <= schedule.target.shared_bytes_per_block;
+  };
+  tile.prefetch = choice.prefetch.value_or(kUsualInFlight);
+  while (!choice.prefetch && tile.prefetch > kLeastInFlight && !fits())
+    --tile.prefetch;
+  while (!choice.warps && tile.warps > 1 && !fits()) {
+    tile.warps /= 2;
+    schedule.threads_x = kWarp * tile.warps;
+  }
+  if (!fits())
+    refuse(fmt::format("strategy=panels would stage {} bytes of B, {} has {} a block",
+                       panel_staging(schedule).bytes(), schedule.target.name,
+                       schedule.target.shared_bytes_per_block),
+           "choose fewer warps, columns a thread or rounds in flight");
+}
+
+} // namespace
+
+PanelStep panel_step(const SpmmSchedule& schedule) {
+  constexpr uint32_t kLine = 128;
+  PanelStep step;
+  step.fragments = schedule.tile.rows / 16;
+  step.metadata_words = (step.fragments + 1) / 2;
+  step.metadata_offset = step.fragments * kWarp * 16;
+  step.places_offset = step.metadata_offset + step.metadata_words * kWarp * 4;
+  const uint32_t end = step.places_offset + 4 * schedule.panels.shape.slots_of_step();
+  step.bytes = ceil_div(end, kLine) * kLine;
+  return step;
+}
+
+PanelStaging panel_staging(const SpmmSchedule& schedule) {
+  const uint32_t size = element_bytes(schedule.problem.type);
+  const PanelPacking& packing = schedule.panels;
+  PanelStaging staging;
+  const uint32_t rows = packing.shape.window + (schedule.tile.prefetch - 1) * packing.advance;
+  // A multiple of 8, so that columns modulo 8 are places modulo 8.
+  staging.rows = (std::min(rows, std::max(1u, schedule.inner)) + 7) / 8 * 8;
+  staging.pitch = schedule.columns_per_block() * size + (is_tf32(schedule) ? 32 : 16);
+  return staging;
+}
+
+uint32_t panel_copy_bytes(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const uint64_t row_bytes = problem.ldb * element_bytes(problem.type);
+  return problem.layout == Layout::row_major && row_bytes % kPieceBytes == 0 ? kPieceBytes : 0;
+}
+
+uint32_t panel_store_columns(const SpmmSchedule& schedule) {
+  const SpmmProblem& problem = schedule.problem;
+  const uint32_t together = is_tf32(schedule) ? 4 : 2;
+  const bool aligned = problem.layout == Layout::row_major && *problem.columns % together == 0 &&
+                       problem.ldc % together == 0;
+  return aligned ? together : 1;
+}
+
+SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
+  // Instructions of the kernel besides steps and the stores of sums, and for each of these.
+  constexpr uint64_t kAround = 400, kOfStep = 40, kOfSum = 4;
+  const PanelPacking& packing = schedule.panels;
+  const PanelStep step = panel_step(schedule);
+  const uint64_t blocks = 4 * schedule.tile.vec; // of 8 columns
+  const uint64_t round = PanelShape::kStepsOfRound;
+  SpmmPrediction prediction;
+  prediction.multiply_adds = round * step.fragments * blocks;
+  prediction.loads = round * blocks;
+  prediction.instructions = kAround + round * kOfStep + prediction.multiply_adds +
+                            prediction.loads + kOfSum * schedule.tile.rows * schedule.tile.vec;
+  prediction.code_bytes = 16 * prediction.instructions;
+  prediction.data_bytes = uint64_t{schedule.tile_count()} *
+                          (uint64_t{packing.steps} * step.bytes + 4 * schedule.tile.rows);
+  return prediction;
+}
+
+PanelError panel_error(DataType type, uint64_t entries) {
+  // Products are exact. Tensor cores add blocks of them to a sum and cut every addend, and the new
+  // sum, below 24 bits of the largest of them; zeros lose nothing. At worst each entry has a block
+  // of its own: one product, the sum before, the sum after.
+  PanelError error;
+  error.terms = 3 * static_cast<double>(entries) + 2;
+  error.unit = 0x1p-23;
+  if (type == DataType::f32) // weights to nearest, B toward zero
+    error.operands = 0x1p-11 + 0x1p-10 + 0x1p-21;
+  error.least = 0x1p-126;
+  return error;
+}
+
+void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+  check_problem(schedule);
+  check_words(choice);
+  const SpmmProblem& problem = schedule.problem;
+  choose_rows(pattern, choice, schedule);
+  choose_block(choice, schedule);
+  if (*problem.columns != 0)
+    deal_rows_by_length(pattern, schedule);
+  schedule.panels =
+      pack_panels(pattern, schedule.row_order, schedule.tile_begin, shape_of(pattern, schedule));
+  fit_block(choice, schedule);
+  schedule.ranges.push_back({{1, schedule.columns_per_block()}, false, {}});
+  schedule.guarded = *problem.columns % schedule.columns_per_block() != 0;
+  schedule.neighbouring_columns = panel_store_columns(schedule) > 1;
+  schedule.remarks.push_back(
+      "panels multiply padding: NaN and infinity in B may reach rows without an entry there "
+      "(--nonfinite=dense allows it)");
+  if (is_tf32(schedule))
+    schedule.remarks.push_back("products are of operands with 10 bits of the fraction "
+                               "(--precision=tf32 allows it)");
+}
+
+} // namespace sparsertc

@@ -1,0 +1,53 @@
+// The tile of the panels strategy (compiler/inspect/panel_packing.h), and what follows from it. Its
+// words mean: `rows` of C for a panel (16, 32 or 64), 32 * `vec` columns for a warp, `warps` along
+// N, `groups` panels in a block, `prefetch` rounds of B in shared memory, the one at hand included.
+#pragma once
+
+#include "compiler/inspect/spmm_schedule.h"
+
+namespace sparsertc {
+
+/// Chooses tile, ranges and the packing; throws UsageError for what cannot be.
+void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule);
+
+/// Counts the code and the data of a schedule of this strategy.
+SpmmPrediction predict_panels(const SpmmSchedule& schedule);
+
+/// How one step of a panel lies in memory. Everything is in the order in which lanes load it:
+///   values    for each 16 rows a fragment of A, 16 bytes a lane
+///   metadata  for each 32 rows (16 where there are no more) a word a lane
+///   places    f16, bf16: of slot l for lane l, bytes from the start of staged B; tf32: of slots
+///             q, q + 4, q + 8, q + 12 for q = 0 to 3
+struct PanelStep {
+  uint32_t fragments = 0;      ///< of 16 rows
+  uint32_t metadata_words = 0; ///< a lane
+  uint32_t metadata_offset = 0, places_offset = 0, bytes = 0;
+};
+PanelStep panel_step(const SpmmSchedule& schedule);
+/// Steps of which a warp has the data in registers or on the way, and that the stream has behind
+/// its end.
+constexpr uint32_t kPanelStepsAhead = 3;
+
+/// B in shared memory: row k at place k % rows, which are `pitch` bytes apart. Rows that differ
+/// modulo 8 (tf32: 4) begin in different banks.
+struct PanelStaging {
+  uint32_t rows = 0, pitch = 0;
+  uint64_t bytes() const { return uint64_t{rows} * pitch; }
+};
+PanelStaging panel_staging(const SpmmSchedule& schedule);
+/// Bytes of the asynchronous copies; 0 where elements pass registers.
+uint32_t panel_copy_bytes(const SpmmSchedule& schedule);
+/// Columns of C that a lane stores at once: pairs of halves, fours of f32, where these are aligned.
+uint32_t panel_store_columns(const SpmmSchedule& schedule);
+
+/// What sums on tensor cores may be off by for a row of `entries` entries, with S the sum of
+/// magnitudes:  (g + operands) S + terms least,  g = terms u / (1 - terms u)  (README.md).
+struct PanelError {
+  double terms = 0;    ///< additions
+  double unit = 0;     ///< u
+  double operands = 0; ///< relative, of a product for its rounded factors
+  double least = 0;    ///< below it a sum may be lost
+};
+PanelError panel_error(DataType type, uint64_t entries);
+
+} // namespace sparsertc

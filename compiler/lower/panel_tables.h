@@ -1,0 +1,18 @@
+// What a panels kernel has in memory: the stream of its steps and the rows of its panels
+// (compiler/inspect/panel_schedule.h has the layout).
+#pragma once
+
+#include "compiler/inspect/panel_schedule.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace sparsertc {
+
+/// [panel][step], and kPanelStepsAhead steps of nothing.
+std::vector<uint8_t> panel_stream_bytes(const SpmmSchedule& schedule, const Pattern& pattern,
+                                        const std::vector<double>& weights);
+/// [panel][row of it], i32; the number of rows of A stands for no row.
+std::vector<uint8_t> panel_row_bytes(const SpmmSchedule& schedule);
+
+} // namespace sparsertc

@@ -1,0 +1,107 @@
+// The panels strategy: edge shapes, every way in which B is staged and C is stored, all types.
+#include "tests/differential/spmm_roads.h"
+
+#include "ir/error.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+using namespace sparsertc;
+using namespace sparsertc::test;
+
+namespace {
+
+constexpr uint64_t kSeed = 20261201;
+constexpr DataType kTypes[] = {DataType::f16, DataType::f32, DataType::bf16};
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                       Activation::silu};
+constexpr const char* kTiles[] = {
+    "strategy=panels",
+    "strategy=panels,rows=16,vec=1,groups=1,warps=1",
+    "strategy=panels,rows=32,vec=2,groups=2,warps=1,prefetch=2",
+    "strategy=panels,rows=64,vec=1,groups=1,warps=2,prefetch=4",
+    "strategy=panels,rows=16,vec=4,groups=4,warps=1",
+};
+
+SpmmProblem problem_of(Random& random, DataType type, uint32_t columns) {
+  SpmmProblem problem;
+  problem.type = type;
+  problem.precision = type == DataType::f32 ? Precision::tf32 : Precision::full;
+  problem.nonfinite = Nonfinite::dense;
+  problem.layout = random.chance(0.8) ? Layout::row_major : Layout::column_major;
+  problem.columns = columns;
+  problem.epilogue = {random.chance(0.4), random.chance(0.3), random.pick(kActivations)};
+  return problem;
+}
+
+SpmmCase case_of(Random& random, const SpmmProblem& problem, uint32_t rows, uint32_t inner,
+                 RowShape shape, ValueShape values, uint32_t slack) {
+  const ptx::FloatFormat format = format_of(problem.type);
+  return make_case(
+      random, random_sparse(random, rows, inner, shape, values, format.minimum, format.maximum),
+      problem, *problem.columns, ValueShape::unit, slack);
+}
+
+} // namespace
+
+TEST_CASE("panels of edge shapes") {
+  Random random(test_seed(kSeed));
+  RoadCounts counts;
+  constexpr uint32_t kRows[] = {0, 1, 15, 16, 17, 40, 64, 70};
+  constexpr uint32_t kInner[] = {0, 1, 2, 5, 8, 30, 64, 129, 150};
+  constexpr uint32_t kColumns[] = {0, 1, 7, 8, 32, 33, 40, 64, 70};
+  for (const char* tile : kTiles)
+    for (const DataType type : kTypes)
+      for (const RowShape shape : kRowShapes) {
+        const SpmmProblem problem = problem_of(random, type, random.pick(kColumns));
+        const SpmmCase test =
+            case_of(random, problem, random.pick(kRows), random.pick(kInner), shape,
+                    random.pick(kValueShapes), random.chance(0.4) ? 1 + random.below(9) : 0);
+        check_roads(test, tile, "sm_90", {random.chance(0.1), random.chance(0.1)}, counts);
+      }
+  report("products", counts);
+  CHECK(counts.refused == 0);
+}
+
+TEST_CASE("panels whose windows move along K, the last round short") {
+  Random random(test_seed(kSeed) + 1);
+  RoadCounts counts;
+  for (const DataType type : kTypes)
+    for (const uint32_t inner : {600u, 801u}) {
+      SpmmProblem problem = problem_of(random, type, 64);
+      problem.layout = Layout::row_major;
+      problem.epilogue = {};
+      for (const char* tile : {"strategy=panels,rows=32,vec=2,warps=1,groups=1,prefetch=2",
+                               "strategy=panels,rows=16,vec=2,warps=1,groups=2,prefetch=3"}) {
+        const SpmmCase test =
+            case_of(random, problem, 40, inner, RowShape::uniform, ValueShape::unit, 0);
+        check_roads(test, tile, inner == 600 ? "sm_80" : "sm_90", {}, counts);
+      }
+    }
+  report("products", counts);
+  CHECK(counts.refused == 0);
+}
+
+TEST_CASE("panels notice wrong metadata, places and values") {
+  Random random(test_seed(kSeed) + 2);
+  SpmmProblem problem;
+  problem.type = DataType::f16;
+  problem.nonfinite = Nonfinite::dense;
+  problem.columns = 32;
+  const SpmmCase test = case_of(random, problem, 16, 40, RowShape::uniform, ValueShape::unit, 0);
+  const std::string tile = "strategy=panels,rows=16,vec=1,groups=1,warps=1";
+  CHECK(fault_of_edited(test, tile, "sm_90", [](std::string&) {}) == "");
+  // The sparsity selector: other lanes' metadata.
+  CHECK(fault_of_edited(test, tile, "sm_90", [](std::string& text) {
+          const size_t mma = text.find("mma.sp");
+          const size_t end = text.find(", 0;", mma);
+          REQUIRE(end != std::string::npos);
+          text.replace(end, 4, ", 1;");
+        }) != "");
+  // Without the wait for copies of B.
+  CHECK(fault_of_edited(test, tile, "sm_90", [](std::string& text) {
+          const size_t wait = text.find("cp.async.wait_group 1;");
+          REQUIRE(wait != std::string::npos);
+          text.replace(wait, 22, "cp.async.wait_group 9;");
+        }) != "");
+}
