@@ -559,7 +559,7 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
     choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
     check_limits(schedule);
     if (problem.columns != 0u)
-      deal_rows(pattern, schedule);
+      deal_rows_by_length(pattern, schedule);
   }
   schedule.prediction = predict_spmm(pattern, schedule);
   return schedule;
