@@ -1,7 +1,9 @@
 #include "tools/lu_batch.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_batch_loop.h"
 #include "compiler/inspect/lu_schedule.h"
+#include "compiler/lower/lu_batch_loop.h"
 #include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "runtime/lu/gpu_batch.h"
@@ -75,8 +77,9 @@ double residual_of(const Matrix& a, const Instance& instance, const std::vector<
   return lu::relative_residual<double>(view, instance.b, x, false);
 }
 
-std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
-  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(double)};
+template <class T>
+std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
 }
 
 } // namespace
@@ -87,7 +90,12 @@ LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assemb
   LuBatchCode code;
   const double begin = now_us();
   const Target target = find_target(target_of(gpu));
-  const ir::Module module = make_lu_batch(tables, options);
+  code.number_bytes = options.type == ir::Scalar::f32 ? sizeof(float) : sizeof(double);
+  if (!is_unrolled(tables, options))
+    code.loop = make_lu_batch_loop(tables);
+  code.numbers = code.loop ? code.loop->numbers : lu_batch_numbers(tables);
+  const ir::Module module =
+      code.loop ? make_lu_batch_loop_kernels(options.type) : make_lu_batch(tables, options);
   if (takes_cubins(gpu, target, assembler.identity())) {
     const std::vector<std::string> units = emit_ptx_units(module, target);
     AssembleRequest request;
@@ -116,38 +124,45 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
   kernels.factor = kLuBatchFactorKernel;
   kernels.solve = kLuBatchSolveKernel;
   kernels.lanes = kLuBatchLanes;
-  kernels.numbers = lu_batch_numbers(tables);
+  kernels.numbers = code.numbers;
+  kernels.number_bytes = code.number_bytes;
   kernels.not_finite_bit = kLuBatchNotFinite;
-  return std::make_unique<lu::GpuBatch>(gpu, kernels, tables, instances);
+  return std::make_unique<lu::GpuBatch>(gpu, kernels, tables, instances,
+                                        code.loop ? &*code.loop : nullptr);
 }
 
-LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
-                            const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
+namespace {
+
+/// T is the type of the code's numbers.
+template <class T>
+
+LuBatchReport run_batch_of(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
+                           const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
   LuBatchReport report;
   report.device = "gpu";
   report.multiply_adds = multiply_adds(tables);
   const uint64_t count = request.instances, n = tables.size, nnz = tables.input_nnz;
-  const uint64_t need = (lu_batch_numbers(tables) + nnz + 2 * n) * count * sizeof(double);
+  const LuBatchCode code = make_lu_batch_code(gpu, assembler, tables, request.code, pool);
+  const uint64_t need = (code.numbers + nnz + 2 * n) * count * sizeof(T);
   if (need > gpu.free_memory())
     throw UserError(fmt::format("a batch of {} matrices takes {} bytes of the GPU's memory, of "
                                 "which {} are free",
                                 count, need, gpu.free_memory()),
                     "a smaller --batch");
 
-  const LuBatchCode code = make_lu_batch_code(gpu, assembler, tables, request.code, pool);
+  report.strategy = code.loop ? "looped" : "unrolled";
   report.assembler = code.assembler;
   report.assemble_ms = code.assemble_ms;
   report.code_bytes = code.image.size();
 
-  std::vector<double> values(nnz * count), b(n * count);
+  std::vector<T> values(nnz * count), b(n * count);
   pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {
     const uint64_t first = chunk * kChunk, end = std::min(count, first + kChunk);
     for (uint32_t i = 0; i < n; ++i)
       for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p)
         for (uint64_t s = first; s < end; ++s) {
-          const double value = value_of(a, request, s, p);
-          values[p * count + s] = value;
-          b[i * count + s] += value;
+          values[p * count + s] = static_cast<T>(value_of(a, request, s, p));
+          b[i * count + s] += values[p * count + s];
         }
   });
 
@@ -155,9 +170,9 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
   const std::unique_ptr<lu::GpuBatch> loaded = load_lu_batch(gpu, code, tables, count);
   const lu::GpuBatch& batch = *loaded;
   report.registers = batch.factor_kernel().registers;
-  const cuda::DeviceBuffer values_on_gpu(gpu, nnz * count * sizeof(double));
-  const cuda::DeviceBuffer b_on_gpu(gpu, n * count * sizeof(double));
-  const cuda::DeviceBuffer x_on_gpu(gpu, n * count * sizeof(double));
+  const cuda::DeviceBuffer values_on_gpu(gpu, nnz * count * sizeof(T));
+  const cuda::DeviceBuffer b_on_gpu(gpu, n * count * sizeof(T));
+  const cuda::DeviceBuffer x_on_gpu(gpu, n * count * sizeof(T));
   values_on_gpu.upload(bytes_of(values), stream);
   b_on_gpu.upload(bytes_of(b), stream);
   const auto factor = [&] { batch.factor(values_on_gpu.address(), stream, request.factor); };
@@ -174,8 +189,8 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
     report.replaced += status.replaced;
     report.not_finite += status.finite ? 0 : 1;
   }
-  std::vector<double>& all = b; // it has the size, and is not needed any more
-  x_on_gpu.download({reinterpret_cast<uint8_t*>(all.data()), all.size() * sizeof(double)}, stream);
+  std::vector<T>& all = b; // it has the size, and is not needed any more
+  x_on_gpu.download({reinterpret_cast<uint8_t*>(all.data()), all.size() * sizeof(T)}, stream);
   report.checked = std::min(count, kChecked);
   std::vector<double> x(n);
   for (uint64_t c = 0; c < report.checked; ++c) {
@@ -185,6 +200,15 @@ LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler
     report.residual = worse(report.residual, residual_of(a, make_instance(a, request, s), x));
   }
   return report;
+}
+
+} // namespace
+
+LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
+                            const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
+  return request.code.type == ir::Scalar::f32
+             ? run_batch_of<float>(gpu, assembler, a, tables, request, pool)
+             : run_batch_of<double>(gpu, assembler, a, tables, request, pool);
 }
 
 LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,

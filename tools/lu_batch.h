@@ -4,6 +4,7 @@
 #include "compiler/assemble/assembler.h"
 #include "compiler/input/matrix.h"
 #include "compiler/lower/lu_batch.h"
+#include "ir/lu_batch_loop.h"
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/host/task_pool.h"
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,21 +39,25 @@ struct LuBatchReport {
   /// The largest relative residual, without refinement, of the instances that were looked at.
   double residual = 0;
   uint64_t checked = 0;
-  /// Of the code; empty and 0 on the CPU.
+  /// Of the code; empty and 0 on the CPU. "unrolled" for the pattern, or "looped" by tables.
+  std::string strategy;
   std::string assembler;
   double assemble_ms = 0;
   uint64_t code_bytes = 0;
   uint32_t registers = 0; ///< a thread of the factorization
 };
 
-/// The kernels of compiler/lower/lu_batch.h for a GPU: machine code, or PTX where its driver does
-/// not take what the assembler makes.
+/// The kernels of compiler/lower/lu_batch.h for a GPU, or those of lu_batch_loop.h with their
+/// tables where the options do not allow to unroll: machine code, or PTX where its driver does not
+/// take what the assembler makes.
 struct LuBatchCode {
   std::vector<uint8_t> image;
+  std::optional<LuBatchLoop> loop;
+  uint64_t numbers = 0;      ///< of an instance
+  uint32_t number_bytes = 8; ///< of each
   std::string assembler;
   double assemble_ms = 0;
 };
-/// UserError where the pattern is too large to be unrolled.
 LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assembler,
                                const LuTables& tables, const LuBatchOptions& options,
                                TaskPool& pool);
@@ -59,12 +65,12 @@ LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assemb
 std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBatchCode& code,
                                             const LuTables& tables, uint64_t instances);
 
-/// On the GPU: the code of compiler/lower/lu_batch.h, each launch timed as a graph. UserError where
-/// the pattern is too large for it, or the memory too small.
+/// On the GPU, in the precision of the request's code, each launch timed as a graph. UserError
+/// where the memory is too small.
 LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
                             const LuTables& tables, const LuBatchRequest& request, TaskPool& pool);
 
-/// One instance after the other by the factors of runtime/lu, `pool` working on each.
+/// One instance after the other by the factors of runtime/lu in f64, `pool` working on each.
 LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
                             TaskPool& pool);
 

@@ -46,6 +46,7 @@ struct SolveOptions {
   unsigned steps = 20;
   unsigned repeat = 1;
   uint64_t batch = 0;
+  uint64_t budget = LuBatchOptions().most_multiply_adds;
   uint64_t seed = 1;
   AssemblerOptions assembler;
   CacheOptions cache;
@@ -203,6 +204,7 @@ Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const L
   json["multiply_adds"] = report.multiply_adds;
   json["order"] = order;
   json["device"] = report.device;
+  json["precision"] = request.code.type == ir::Scalar::f32 ? "f32" : "f64";
   json["factor_ns"] = report.factor_ns;
   json["solve_ns"] = report.solve_ns;
   json["perturbations"] = report.replaced;
@@ -211,6 +213,7 @@ Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const L
   json["residual_checked"] = report.checked;
   json["tolerance"] = tolerance;
   if (!report.assembler.empty()) {
+    json["strategy"] = report.strategy;
     json["assembler"] = report.assembler;
     json["assemble_ms"] = report.assemble_ms;
     json["code_bytes"] = report.code_bytes;
@@ -233,9 +236,9 @@ std::string batch_text(const Json& json) {
       json["residual"].get<double>(), json["residual_checked"].get<uint64_t>(),
       json["perturbations"].get<uint64_t>(), json["not_finite"].get<uint64_t>(),
       json.contains("assembler")
-          ? fmt::format("{} bytes of code, made in {:.0f} ms by {}\n",
-                        json["code_bytes"].get<uint64_t>(), json["assemble_ms"].get<double>(),
-                        json["assembler"].get<std::string>())
+          ? fmt::format("{}: {} bytes of code, made in {:.0f} ms by {}\n",
+                        json["strategy"].get<std::string>(), json["code_bytes"].get<uint64_t>(),
+                        json["assemble_ms"].get<double>(), json["assembler"].get<std::string>())
           : "");
 }
 
@@ -243,10 +246,11 @@ std::string batch_text(const Json& json) {
 void check_batch_options(const SolveOptions& options) {
   if (options.input.path.empty() || !options.sequence.empty())
     throw UsageError("--batch: expected one matrix", "sparsertc solve A.mtx --batch 1024");
-  if (options.precision != "f64" || options.transpose || !options.b.empty() ||
+  if (options.precision == "mixed" || options.transpose || !options.b.empty() ||
       !options.output.empty())
-    throw UsageError("--batch: works in f64, not transposed, with right-hand sides of its own",
-                     "leave out --precision, --transpose, --b and --output");
+    throw UsageError(
+        "--batch: works in f64 or f32, not transposed, with right-hand sides of its own",
+        "leave out --precision=mixed, --transpose, --b and --output");
 }
 
 int run_batch(const SolveOptions& options) {
@@ -278,6 +282,12 @@ int run_batch(const SolveOptions& options) {
   request.seed = options.seed;
   request.repeat = solver.repeat;
   request.factor = solver.factor;
+  request.code.most_multiply_adds = options.budget;
+  if (solver.precision == LuPrecision::f32) {
+    if (!gpu)
+      throw UsageError("--batch: the CPU works in f64", "leave out --precision");
+    request.code.type = ir::Scalar::f32;
+  }
   LuBatchReport report;
   if (gpu) {
     const std::unique_ptr<Assembler> assembler =
@@ -439,6 +449,10 @@ Command add_solve_command(CLI::App& application) {
                    "Instead factorize and solve so many matrices of A's pattern at once: A's "
                    "values, each times a random factor from 0.9 to 1.1, b = A * ones")
       ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  parser
+      ->add_option("--budget", options->budget,
+                   "Unroll a batch's code up to so many multiply-adds; above it loops over tables")
+      ->capture_default_str();
   parser->add_option("--seed", options->seed, "Of the batch's random factors")
       ->capture_default_str();
   declare(*parser, options->assembler);

@@ -24,14 +24,15 @@ using ir::Operand;
 using ir::Reg;
 using ir::Scalar;
 
-constexpr ir::Type kReal = Scalar::f64;
-constexpr uint32_t kBytes = sizeof(double);
-constexpr int64_t kNumberBytes = int64_t{kLuBatchLanes} * kBytes;
 /// So that every offset fits in 31 bits.
 constexpr uint64_t kMostNumbers = uint64_t{1} << 22;
 
 ir::Type pointer_to(Scalar element) {
   return ir::Type::pointer(ir::Space::device, element);
+}
+
+uint32_t bytes_of(Scalar type) {
+  return type == Scalar::f64 ? 8 : 4;
 }
 
 /// Device functions that are called one after the other with the same arguments, each begun where
@@ -45,8 +46,9 @@ public:
 
   SequenceWriter(ir::Module& module, const LuBatchOptions& options, std::string name,
                  std::vector<Parameter> parameters, uint64_t constant_numbers)
-      : module_(module), options_(options), name_(std::move(name)),
-        parameters_(std::move(parameters)), constant_numbers_(constant_numbers) {}
+      : type_(options.type), bytes_(bytes_of(options.type)), module_(module), options_(options),
+        name_(std::move(name)), parameters_(std::move(parameters)),
+        constant_numbers_(constant_numbers) {}
   virtual ~SequenceWriter() = default;
   SequenceWriter(const SequenceWriter&) = delete;
   SequenceWriter& operator=(const SequenceWriter&) = delete;
@@ -123,14 +125,26 @@ protected:
 
   /// values[row * instances] of this lane.
   Reg place_of(Reg pointer, Reg instances, uint64_t row) {
-    return b().index(pointer, instances, Operand::integer(static_cast<int64_t>(row * kBytes)));
+    return b().index(pointer, instances, Operand::integer(static_cast<int64_t>(row * bytes_)));
   }
+  /// Rounded once.
   Reg scaled(Reg value, double factor) {
-    return factor == 1 ? value : b().mul(kReal, value, Operand::f64(factor));
+    if (factor == 1)
+      return value;
+    if (type_ == Scalar::f64)
+      return b().mul(type_, value, Operand::f64(factor));
+    const Reg exact = b().convert(Scalar::f64, value, ir::Conversion::exact);
+    return b().convert(type_, b().mul(Scalar::f64, exact, Operand::f64(factor)),
+                       ir::Conversion::nearest);
+  }
+  Operand real(double value) const {
+    return type_ == Scalar::f64 ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
   }
 
   virtual Reg factors() const = 0;
 
+  const Scalar type_;
+  const uint32_t bytes_;
   std::vector<Item> items_;
   uint32_t done_ = 0; ///< columns (rows)
 
@@ -141,7 +155,9 @@ private:
     uint64_t stamp;
   };
 
-  static int64_t offset_of(uint64_t number) { return static_cast<int64_t>(number) * kNumberBytes; }
+  int64_t offset_of(uint64_t number) const {
+    return static_cast<int64_t>(number * kLuBatchLanes * bytes_);
+  }
 
   void remember(uint64_t number, Reg value) {
     Entry* place = nullptr;
@@ -176,11 +192,11 @@ class FactorWriter : public SequenceWriter {
 public:
   FactorWriter(ir::Module& module, const LuTables& tables, const LuBatchOptions& options)
       : SequenceWriter(module, options, "lu_batch_factor",
-                       {{pointer_to(Scalar::f64), "values"},
-                        {pointer_to(Scalar::f64), "factors"},
+                       {{pointer_to(options.type), "values"},
+                        {pointer_to(options.type), "factors"},
                         {pointer_to(Scalar::i32), "status"},
                         {Scalar::i32, "instances"},
-                        {Scalar::f64, "threshold"}},
+                        {options.type, "threshold"}},
                        0),
         tables_(tables), entry_(tables.size) {}
 
@@ -213,12 +229,12 @@ private:
   Reg factors() const override { return argument(1); }
 
   void on_begin() override {
-    zero_ = b().constant(kReal, Operand::f64(0));
-    check_ = b().constant(kReal, Operand::f64(0));
+    zero_ = b().constant(type_, real(0));
+    check_ = b().constant(type_, real(0));
     replaced_ = b().constant(Scalar::i32, Operand::integer(0));
   }
   void on_end() override {
-    const Reg bad = b().compare(Comparison::ne, kReal, check_, check_);
+    const Reg bad = b().compare(Comparison::ne, type_, check_, check_);
     const Reg before = b().load(argument(2), 0);
     b().add(Scalar::i32, before, replaced_, before);
     const Reg marked =
@@ -234,7 +250,7 @@ private:
       entry_[tables_.row_index[slot]] = {{}, slot, false, {}};
     for (uint64_t p = tables_.input_offset[j]; p < tables_.input_offset[j + 1]; ++p)
       entry_[tables_.input_row[p]].input = p;
-    largest_ = b().constant(kReal, Operand::f64(0));
+    largest_ = b().constant(type_, real(0));
 
     for (uint64_t slot = begin; slot < pivot; ++slot) {
       cut_where_full(j);
@@ -259,26 +275,27 @@ private:
     const Reg u = watched(entry(k));
     finish(slot, u);
     entry_[k].value = {};
-    const Reg product = b().mul(kReal, u, next(tables_.diagonal[k]));
-    const Reg minus = b().value(Opcode::neg, kReal, {product});
+    const Reg product = b().mul(type_, u, next(tables_.diagonal[k]));
+    const Reg minus = b().value(Opcode::neg, type_, {product});
     for (uint64_t q = tables_.diagonal[k] + 1; q < tables_.column_offset[k + 1]; ++q) {
       const Reg sum = entry(tables_.row_index[q]);
-      b().fma(kReal, next(q), minus, sum, sum);
+      b().fma(type_, next(q), minus, sum, sum);
     }
   }
 
   void write_pivot(uint64_t slot, uint32_t j) {
     const Reg value = watched(entry(j));
-    const Reg least = b().mul(kReal, argument(4), largest_);
-    const Reg magnitude = b().value(Opcode::abs, kReal, {value});
-    const Reg small = b().compare(Comparison::lt, kReal, magnitude, least);
-    const Reg negative = b().compare(Comparison::lt, Scalar::i64, b().bitcast(Scalar::i64, value),
-                                     Operand::integer(0));
-    const Reg minus = b().value(Opcode::neg, kReal, {least});
-    const Reg replacement = b().select(kReal, negative, minus, least);
-    const Reg one = b().constant(kReal, Operand::f64(1));
-    const Reg divisor = b().select(kReal, small, replacement, value);
-    finish(slot, watched(b().value(Opcode::div, kReal, {one, divisor})));
+    const Reg least = b().mul(type_, argument(4), largest_);
+    const Reg magnitude = b().value(Opcode::abs, type_, {value});
+    const Reg small = b().compare(Comparison::lt, type_, magnitude, least);
+    const Scalar bits = type_ == Scalar::f64 ? Scalar::i64 : Scalar::i32;
+    const Reg negative =
+        b().compare(Comparison::lt, bits, b().bitcast(bits, value), Operand::integer(0));
+    const Reg minus = b().value(Opcode::neg, type_, {least});
+    const Reg replacement = b().select(type_, negative, minus, least);
+    const Reg one = b().constant(type_, real(1));
+    const Reg divisor = b().select(type_, small, replacement, value);
+    finish(slot, watched(b().value(Opcode::div, type_, {one, divisor})));
     entry_[j].value = {};
     const Reg more = b().add(Scalar::i32, replaced_, Operand::integer(1));
     b().select(Scalar::i32, small, more, replaced_, replaced_);
@@ -296,9 +313,9 @@ private:
       const Reg given = b().load(place_of(argument(0), argument(3), tables_.input_source[p]), 0, 1,
                                  Cache::readonly);
       entry.value = scaled(given, tables_.input_scale.empty() ? 1 : tables_.input_scale[p]);
-      const Reg magnitude = b().value(Opcode::abs, kReal, {entry.value});
-      const Reg larger = b().compare(Comparison::gt, kReal, magnitude, largest_);
-      b().select(kReal, larger, magnitude, largest_, largest_);
+      const Reg magnitude = b().value(Opcode::abs, type_, {entry.value});
+      const Reg larger = b().compare(Comparison::gt, type_, magnitude, largest_);
+      b().select(type_, larger, magnitude, largest_, largest_);
     } else {
       entry.value = b().move(zero_);
     }
@@ -307,7 +324,7 @@ private:
 
   /// Notes whether a number is finite: 0 times another one is a NaN.
   Reg watched(Reg value) {
-    b().fma(kReal, value, zero_, check_, check_);
+    b().fma(type_, value, zero_, check_, check_);
     return value;
   }
 
@@ -337,9 +354,9 @@ class SolveWriter : public SequenceWriter {
 public:
   SolveWriter(ir::Module& module, const LuTables& tables, const LuBatchOptions& options)
       : SequenceWriter(module, options, "lu_batch_solve",
-                       {{pointer_to(Scalar::f64), "b"},
-                        {pointer_to(Scalar::f64), "x"},
-                        {pointer_to(Scalar::f64), "factors"},
+                       {{pointer_to(options.type), "b"},
+                        {pointer_to(options.type), "x"},
+                        {pointer_to(options.type), "factors"},
                         {Scalar::i32, "instances"}},
                        tables.nnz()),
         tables_(tables) {}
@@ -390,10 +407,10 @@ private:
     Reg sum = scaled(given, tables_.row_scale.empty() ? 1 : tables_.row_scale[row]);
     for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
       sum = cut_where_full(sum);
-      const Reg minus = b().value(Opcode::neg, kReal, {next(tables_.row_slot[p])});
-      sum = b().fma(kReal, minus, next(unknown(tables_.column_index[p])), sum);
+      const Reg minus = b().value(Opcode::neg, type_, {next(tables_.row_slot[p])});
+      sum = b().fma(type_, minus, next(unknown(tables_.column_index[p])), sum);
     }
-    finish(unknown(i), b().mul(kReal, sum, next(tables_.diagonal[i])));
+    finish(unknown(i), b().mul(type_, sum, next(tables_.diagonal[i])));
   }
 
   void write_backward(uint32_t i) {
@@ -403,12 +420,12 @@ private:
         sum = cut_where_full(sum);
       const Reg entry = next(tables_.row_slot[p]);
       const Reg x = next(unknown(tables_.column_index[p]));
-      sum = sum.valid() ? b().fma(kReal, entry, x, sum) : b().mul(kReal, entry, x);
+      sum = sum.valid() ? b().fma(type_, entry, x, sum) : b().mul(type_, entry, x);
     }
     const Reg pivot = next(tables_.diagonal[i]);
     Reg x = next(unknown(i));
     if (sum.valid())
-      x = b().fma(kReal, b().value(Opcode::neg, kReal, {sum}), pivot, x);
+      x = b().fma(type_, b().value(Opcode::neg, type_, {sum}), pivot, x);
     finish(unknown(i), x);
     const uint32_t column = tables_.column_order[i];
     b().store(place_of(argument(1), argument(3), column), 0,
@@ -429,7 +446,8 @@ private:
 /// Calls the functions for the lanes that have an instance.
 class KernelWriter {
 public:
-  KernelWriter(ir::Module& module, const char* name) : module_(module), b_(module, function_) {
+  KernelWriter(ir::Module& module, const char* name, uint32_t bytes)
+      : module_(module), bytes_(bytes), b_(module, function_) {
     function_.name = name;
     function_.kind = ir::FunctionKind::kernel;
     function_.block[0] = kLuBatchLanes;
@@ -449,9 +467,9 @@ public:
     return b_.index(pointer, instance_, Operand::integer(bytes));
   }
   Reg of_lane(Reg factors, uint64_t numbers) {
-    const Reg group =
-        b_.index(factors, group_, Operand::integer(static_cast<int64_t>(numbers) * kNumberBytes));
-    return b_.index(group, lane_, Operand::integer(kBytes));
+    const Reg group = b_.index(
+        factors, group_, Operand::integer(static_cast<int64_t>(numbers * kLuBatchLanes * bytes_)));
+    return b_.index(group, lane_, Operand::integer(bytes_));
   }
   void clear(Reg word) { b_.store(word, 0, b_.constant(Scalar::i32, Operand::integer(0))); }
   void finish(const std::vector<uint32_t>& functions, const std::vector<Reg>& arguments) {
@@ -464,6 +482,7 @@ public:
 
 private:
   ir::Module& module_;
+  const uint32_t bytes_;
   ir::Function function_;
   ir::Builder b_;
   Reg group_, lane_, instance_;
@@ -475,40 +494,47 @@ uint64_t lu_batch_numbers(const LuTables& tables) {
   return tables.nnz() + 1 + tables.size;
 }
 
+bool is_unrolled(const LuTables& tables, const LuBatchOptions& options) {
+  return multiply_adds(tables) <= options.most_multiply_adds &&
+         lu_batch_numbers(tables) <= kMostNumbers;
+}
+
 ir::Module make_lu_batch(const LuTables& tables, const LuBatchOptions& options) {
   const uint64_t work = multiply_adds(tables), numbers = lu_batch_numbers(tables);
-  if (work > options.most_multiply_adds || numbers > kMostNumbers)
+  if (!is_unrolled(tables, options))
     throw UserError(
         fmt::format("unrolled code for a batch is made for at most {} multiply-adds and "
                     "{} numbers; this pattern has {} and {}",
                     options.most_multiply_adds, kMostNumbers, work, numbers),
-        "without --batch the matrices are factorized one after the other");
+        "larger ones are worked through by tables");
   ir::Module module;
+  const Scalar type = options.type;
+  const uint32_t bytes = bytes_of(type);
   {
     FactorWriter functions(module, tables, options);
     functions.write();
-    KernelWriter kernel(module, kLuBatchFactorKernel);
-    const Reg values = kernel.parameter(pointer_to(Scalar::f64), "values");
-    const Reg factors = kernel.parameter(pointer_to(Scalar::f64), "factors");
+    KernelWriter kernel(module, kLuBatchFactorKernel, bytes);
+    const Reg values = kernel.parameter(pointer_to(type), "values");
+    const Reg factors = kernel.parameter(pointer_to(type), "factors");
     const Reg status = kernel.parameter(pointer_to(Scalar::i32), "status");
     const Reg instances = kernel.parameter(Scalar::i32, "instances");
-    const Reg threshold = kernel.parameter(Scalar::f64, "threshold");
+    const Reg threshold = kernel.parameter(type, "threshold");
     kernel.begin(instances);
     const Reg word = kernel.of_instance(status, sizeof(uint32_t));
     kernel.clear(word);
     kernel.finish(functions.functions(),
-                  {kernel.of_instance(values, kBytes), kernel.of_lane(factors, numbers), word,
+                  {kernel.of_instance(values, bytes), kernel.of_lane(factors, numbers), word,
                    instances, threshold});
   }
   SolveWriter functions(module, tables, options);
   functions.write();
-  KernelWriter kernel(module, kLuBatchSolveKernel);
-  const Reg b = kernel.parameter(pointer_to(Scalar::f64), "b");
-  const Reg x = kernel.parameter(pointer_to(Scalar::f64), "x");
-  const Reg factors = kernel.parameter(pointer_to(Scalar::f64), "factors");
+  KernelWriter kernel(module, kLuBatchSolveKernel, bytes);
+  const Reg b = kernel.parameter(pointer_to(type), "b");
+  const Reg x = kernel.parameter(pointer_to(type), "x");
+  const Reg factors = kernel.parameter(pointer_to(type), "factors");
   const Reg instances = kernel.parameter(Scalar::i32, "instances");
   kernel.begin(instances);
-  const Reg b_place = kernel.of_instance(b, kBytes), x_place = kernel.of_instance(x, kBytes);
+  const Reg b_place = kernel.of_instance(b, bytes), x_place = kernel.of_instance(x, bytes);
   kernel.finish(functions.functions(),
                 {b_place, x_place, kernel.of_lane(factors, numbers), instances});
   ir::verify_or_throw(module, "lowering a batch of sparse LU");

@@ -19,6 +19,8 @@
 namespace sparsertc {
 
 struct LuBatchOptions {
+  /// Of all numbers, f32 or f64.
+  ir::Scalar type = ir::Scalar::f64;
   /// A device function ends when it has so many operations.
   uint32_t operations_of_function = 1500;
   /// Numbers that are remembered to be in registers.
@@ -37,23 +39,25 @@ inline constexpr uint32_t kLuBatchLanes = 32;
 /// is not finite (so it is for a column of zeros).
 inline constexpr uint32_t kLuBatchNotFinite = 0x80000000;
 
+/// Whether the options allow to unroll this pattern; else compiler/lower/lu_batch_loop.h.
+bool is_unrolled(const LuTables& tables, const LuBatchOptions& options);
 /// Numbers of one instance in the memory `factors`.
 uint64_t lu_batch_numbers(const LuTables& tables);
 
-/// Two kernels, a block for each group of instances:
+/// Two kernels, a block for each group of instances; T is the type of the options, and what is
+/// scaled is rounded to it once:
 ///
-///   sparsertc_lu_batch_factor(values: f64, factors: f64, status: i32, instances: i32,
-///                             threshold: f64)
+///   sparsertc_lu_batch_factor(values: T, factors: T, status: i32, instances: i32, threshold: T)
 ///     v(i,j) of L'+U, the products subtracted in the order of k, each with one rounding:
 ///     fma(v(i,k), -(v(k,j) d(k)), v(i,j)); status[instance] as above. A pivot below threshold
 ///     times the largest of its column of B becomes that, with its sign.
 ///
-///   sparsertc_lu_batch_solve(b: f64, x: f64, factors: f64, instances: i32)
+///   sparsertc_lu_batch_solve(b: T, x: T, factors: T, instances: i32)
 ///     forward: k ascending, z(i) = d(i) fma(-L'(i,k), z(k), y(i)); backward: k descending,
 ///     s = fma(U(i,k), x(k), s) from the first product on, x(i) = fma(-s, d(i), z(i)). b and x must
 ///     not overlap.
 ///
-/// UserError where the pattern has more multiply-adds than the options allow.
+/// UserError where it is not to be unrolled.
 ir::Module make_lu_batch(const LuTables& tables, const LuBatchOptions& options = {});
 
 } // namespace sparsertc

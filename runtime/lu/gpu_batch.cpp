@@ -22,18 +22,61 @@ uint64_t checked(uint64_t instances) {
 } // namespace
 
 GpuBatch::GpuBatch(const cuda::Context& context, const GpuBatchCode& code, const LuTables& tables,
-                   uint64_t instances)
+                   uint64_t instances, const LuBatchLoop* loop)
     : context_(context), code_(code), tables_(tables), instances_(checked(instances)),
       module_(context, code.image), factor_(module_.kernel(code.factor)),
       solve_(module_.kernel(code.solve)),
-      factors_(context, groups() * code.lanes * code.numbers * sizeof(double)),
-      status_(context, instances * sizeof(uint32_t)) {}
+      factors_(context, groups() * code.lanes * code.numbers * code.number_bytes),
+      status_(context, instances * sizeof(uint32_t)) {
+  code_.image = {};
+  if (loop != nullptr)
+    upload(*loop);
+}
+
+void GpuBatch::upload(const LuBatchLoop& loop) {
+  const cuda::Stream stream(context_);
+  const auto upload_one = [&](const auto& numbers) {
+    const std::span<const uint8_t> bytes = {reinterpret_cast<const uint8_t*>(numbers.data()),
+                                            numbers.size() * sizeof(numbers[0])};
+    tables_on_gpu_.push_back(std::make_unique<cuda::DeviceBuffer>(context_, bytes.size()));
+    tables_on_gpu_.back()->upload(bytes, stream);
+    return tables_on_gpu_.back()->address();
+  };
+  // A packet may be read behind the last one.
+  std::vector<uint32_t> factor = loop.factor, forward = loop.forward, backward = loop.backward;
+  for (std::vector<uint32_t>* packets : {&factor, &forward, &backward})
+    packets->resize(packets->size() + LuBatchLoop::kWords, 0);
+  const auto packets = [](const std::vector<uint32_t>& words) {
+    return words.size() / LuBatchLoop::kWords;
+  };
+  factor_tables_ = {loop.numbers,
+                    upload_one(loop.entry_source),
+                    upload_one(loop.entry_slot),
+                    upload_one(loop.entry_end),
+                    upload_one(loop.entry_scale),
+                    loop.entry_source.size(),
+                    upload_one(factor),
+                    packets(loop.factor)};
+  solve_tables_ = {loop.numbers,
+                   upload_one(loop.row),
+                   upload_one(loop.row_scale),
+                   upload_one(loop.column),
+                   upload_one(loop.column_scale),
+                   loop.row.size(),
+                   upload_one(forward),
+                   packets(loop.forward),
+                   upload_one(backward),
+                   packets(loop.backward)};
+  stream.synchronize("copying the tables of a batch to the GPU");
+}
 
 void GpuBatch::launch(const cuda::Kernel& kernel, std::span<const uint64_t> arguments,
-                      const cuda::Stream& stream) const {
-  std::array<void*, 5> pointers{};
-  for (size_t i = 0; i < arguments.size(); ++i)
-    pointers[i] = const_cast<uint64_t*>(&arguments[i]); // the driver only reads
+                      std::span<const uint64_t> tables, const cuda::Stream& stream) const {
+  std::array<void*, 14> pointers{};
+  size_t count = 0;
+  for (const std::span<const uint64_t> part : {arguments, tables})
+    for (const uint64_t& argument : part)
+      pointers[count++] = const_cast<uint64_t*>(&argument); // the driver only reads
   cuda::check(context_.api().cuLaunchKernel(kernel.handle, static_cast<uint32_t>(groups()), 1, 1,
                                             code_.lanes, 1, 1, 0, stream.handle(), pointers.data(),
                                             nullptr),
@@ -43,21 +86,25 @@ void GpuBatch::launch(const cuda::Kernel& kernel, std::span<const uint64_t> argu
 
 void GpuBatch::factor(cuda::DeviceAddress values, const cuda::Stream& stream,
                       const FactorOptions& options) const {
+  const bool wide = code_.number_bytes == sizeof(double);
   const double threshold =
-      options.pivot_threshold > 0 ? options.pivot_threshold : std::sqrt(unit_roundoff<double>());
-  const uint64_t arguments[] = {values, factors_.address(), status_.address(), instances_,
-                                std::bit_cast<uint64_t>(threshold)};
-  launch(factor_, arguments, stream);
+      options.pivot_threshold > 0
+          ? options.pivot_threshold
+          : std::sqrt(wide ? unit_roundoff<double>() : double{unit_roundoff<float>()});
+  const uint64_t bits = wide ? std::bit_cast<uint64_t>(threshold)
+                             : std::bit_cast<uint32_t>(static_cast<float>(threshold));
+  const uint64_t arguments[] = {values, factors_.address(), status_.address(), instances_, bits};
+  launch(factor_, arguments, factor_tables_, stream);
 }
 
 void GpuBatch::solve(cuda::DeviceAddress b, cuda::DeviceAddress x,
                      const cuda::Stream& stream) const {
-  const uint64_t bytes = instances_ * tables_.size * sizeof(double);
+  const uint64_t bytes = instances_ * tables_.size * code_.number_bytes;
   if (std::max(b, x) - std::min(b, x) < bytes)
     throw UserError("the right-hand sides and the solutions of a batch overlap",
                     "give them memory of their own");
   const uint64_t arguments[] = {b, x, factors_.address(), instances_};
-  launch(solve_, arguments, stream);
+  launch(solve_, arguments, solve_tables_, stream);
 }
 
 std::vector<BatchStatus> GpuBatch::status(const cuda::Stream& stream) const {

@@ -2,23 +2,26 @@
 // compiler/lower/lu_batch.h and the memory of a number of instances.
 #pragma once
 
+#include "ir/lu_batch_loop.h"
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/lu/factors.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace sparsertc::lu {
 
-/// The kernels of compiler/lower/lu_batch.h.
+/// The kernels of compiler/lower/lu_batch.h, or of lu_batch_loop.h.
 struct GpuBatchCode {
   std::span<const uint8_t> image; ///< PTX or a cubin
   const char* factor = nullptr;   ///< names of the kernels
   const char* solve = nullptr;
   uint32_t lanes = 0;          ///< instances of a group, threads of a block
   uint64_t numbers = 0;        ///< of an instance in the memory of the factors
+  uint32_t number_bytes = 8;   ///< of each of them, of values and of vectors: 4 or 8
   uint32_t not_finite_bit = 0; ///< of a status word
 };
 
@@ -32,11 +35,12 @@ struct BatchStatus {
 
 class GpuBatch {
 public:
-  /// Loads the code and takes the memory for the factors: `numbers` f64 for each instance, rounded
-  /// up to whole groups. `context` and `tables` must outlive it. UserError where there are no
-  /// instances, or 2^31 or more.
+  /// Loads the code and takes the memory for the factors: `numbers` for each instance, rounded up
+  /// to whole groups. `loop`, which need not outlive it, are the tables of code that works by
+  /// tables; null for straight-line code. `context` and `tables` must outlive it. UserError where
+  /// there are no instances, or 2^31 or more.
   GpuBatch(const cuda::Context& context, const GpuBatchCode& code, const LuTables& tables,
-           uint64_t instances);
+           uint64_t instances, const LuBatchLoop* loop = nullptr);
 
   /// Enqueues the factorization of all instances, values[entry * instances + instance] with the
   /// entries in the caller's order. One launch.
@@ -58,11 +62,14 @@ public:
   uint32_t not_finite_bit() const { return code_.not_finite_bit; }
   const cuda::Kernel& factor_kernel() const { return factor_; }
   const cuda::Kernel& solve_kernel() const { return solve_; }
+  uint32_t number_bytes() const { return code_.number_bytes; }
 
 private:
+  using Table = std::unique_ptr<cuda::DeviceBuffer>;
+  void upload(const LuBatchLoop& loop);
   uint64_t groups() const { return (instances_ + code_.lanes - 1) / code_.lanes; }
   void launch(const cuda::Kernel& kernel, std::span<const uint64_t> arguments,
-              const cuda::Stream& stream) const;
+              std::span<const uint64_t> tables, const cuda::Stream& stream) const;
 
   const cuda::Context& context_;
   GpuBatchCode code_;
@@ -71,6 +78,9 @@ private:
   cuda::Module module_;
   cuda::Kernel factor_, solve_;
   cuda::DeviceBuffer factors_, status_;
+  std::vector<Table> tables_on_gpu_;
+  /// What kernels that work by tables get after their other arguments.
+  std::vector<uint64_t> factor_tables_, solve_tables_;
 };
 
 } // namespace sparsertc::lu

@@ -108,6 +108,56 @@ TEST_CASE("batch: functions cut anywhere, little remembered", "[lu_batch]") {
     }
 }
 
+/// As T, rounded.
+template <class T>
+std::vector<std::vector<T>> rounded(const Batch& batch) {
+  std::vector<std::vector<T>> result;
+  for (const std::vector<double>& one : batch)
+    result.emplace_back(one.begin(), one.end());
+  return result;
+}
+
+TEST_CASE("batch: in single precision", "[lu_batch]") {
+  Scene scene;
+  Random random(23);
+  for (const Pattern& pattern :
+       {test::random_square(random, 30, 3), arrow(12, true), tridiagonal(1)}) {
+    const LuTables tables = test::tables_in_order(pattern, &random);
+    test::check_batch(*scene.context, tables, rounded<float>(dominant(pattern, random, 5)), random);
+    LuBatchOptions looped;
+    looped.most_multiply_adds = 0;
+    test::check_batch(*scene.context, tables, rounded<float>(dominant(pattern, random, 5)), random,
+                      looped, 0.9);
+  }
+}
+
+TEST_CASE("batch: by tables, the bits of straight-line code", "[lu_batch]") {
+  Scene scene;
+  const uint64_t seed = 24;
+  INFO("seed " << seed);
+  Random random(seed);
+  LuBatchOptions looped;
+  looped.most_multiply_adds = 0;
+  for (const test::NamedPattern& named : test::hostile_squares(20)) {
+    INFO(named.name);
+    const LuTables tables = test::tables_in_order(named.pattern);
+    if (multiply_adds(tables) > 0)
+      test::check_batch(*scene.context, tables, dominant(named.pattern, random, 3), random, looped);
+  }
+  for (const Pattern& pattern : {test::random_square(random, 40, 4), arrow(25, false)})
+    for (const double threshold : {0.0, 0.99}) {
+      const LuTables tables = test::tables_in_order(pattern, &random);
+      test::check_batch(*scene.context, tables, dominant(pattern, random), random, looped,
+                        threshold);
+    }
+  // A column of which nothing is given, and an instance that is not finite.
+  const Pattern pattern = tridiagonal(10);
+  const LuTables tables = test::tables_in_order(pattern);
+  Batch values = dominant(pattern, random, 3);
+  values[1][4] = std::numeric_limits<double>::quiet_NaN();
+  test::check_batch(*scene.context, tables, values, random, looped);
+}
+
 TEST_CASE("batch: pivots that are replaced", "[lu_batch]") {
   Scene scene;
   Random random(13);
@@ -163,6 +213,7 @@ TEST_CASE("batch: what is refused", "[lu_batch]") {
   const LuTables tables = test::tables_in_order(pattern);
   LuBatchOptions options;
   options.most_multiply_adds = multiply_adds(tables) - 1;
+  CHECK_FALSE(is_unrolled(tables, options));
   CHECK_THROWS_WITH(make_lu_batch(tables, options), Catch::Contains("multiply-adds"));
   CHECK_THROWS_AS(test::LuBatchOnDevice(*scene.context, tables, 0), UserError);
   const test::LuBatchOnDevice device(*scene.context, tables, 2);
@@ -223,6 +274,16 @@ TEST_CASE("batch: the road of the command", "[lu_batch]") {
     CHECK(report.not_finite == 0);
     CHECK(report.replaced == 0);
   }
+  CHECK(gpu.strategy == "unrolled");
+  LuBatchRequest by_tables = request;
+  by_tables.code.most_multiply_adds = 0;
+  by_tables.code.type = ir::Scalar::f32;
+  const LuBatchReport looped =
+      run_gpu_batch(*scene.context, NeverAsked(), a, tables, by_tables, pool);
+  CHECK(looped.strategy == "looped");
+  CHECK(looped.not_finite == 0);
+  CHECK(looped.residual < 1e-6);
+  CHECK(looped.residual > 1e-10); // in single precision
   request.factor.pivot_threshold = 0.999;
   const LuBatchReport replaced =
       run_gpu_batch(*scene.context, NeverAsked(), a, tables, request, pool);

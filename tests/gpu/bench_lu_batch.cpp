@@ -2,9 +2,11 @@
 // same machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
 //   bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] [--window N] [--ahead N]
-//                      MATRIX...
+//                      [--budget N] [--single 1] MATRIX...
 //
 // --operations, --window, --ahead   as LuBatchOptions has them
+// --budget N                        multiply-adds up to which code is unrolled, else it loops
+// --single 1                        in f32
 //
 // Times of the GPU are medians of replays of a CUDA graph of one launch, between two events. The
 // order is AMD; the residual is the largest of 64 instances, without refinement.
@@ -45,10 +47,11 @@ void bench(const std::string& path, const cuda::Context& gpu, const Assembler& a
       a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
       &pool);
   const LuBatchReport report = run_gpu_batch(gpu, assembler, a, tables, request, pool);
-  std::string line = fmt::format("{:18} {:6} {:8} {:9} {:9.1f} {:9.1f} {:9.1e} {:9.0f} {:9}",
-                                 file.substr(0, file.find('.')), a.pattern.rows, tables.nnz(),
-                                 report.multiply_adds, report.factor_ns, report.solve_ns,
-                                 report.residual, report.assemble_ms, report.code_bytes);
+  std::string line =
+      fmt::format("{:18} {:8} {:6} {:8} {:9} {:9.1f} {:9.1f} {:9.1e} {:9.0f} {:9}",
+                  file.substr(0, file.find('.')), report.strategy, a.pattern.rows, tables.nnz(),
+                  report.multiply_adds, report.factor_ns, report.solve_ns, report.residual,
+                  report.assemble_ms, report.code_bytes);
   if (const auto klu = test::KluReference::make(a)) {
     const double refactor = 1000 * test::median_us(request.repeat, [&] { klu->refactor(); });
     const std::vector<double> ones(a.pattern.rows, 1.0);
@@ -66,7 +69,8 @@ void bench(const std::string& path, const cuda::Context& gpu, const Assembler& a
 
 int run(int count, char** words) {
   LuBatchRequest request;
-  uint32_t instances = 16384, repeat = 20;
+  uint32_t instances = 16384, repeat = 20, single = 0;
+  uint32_t budget = static_cast<uint32_t>(request.code.most_multiply_adds);
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
@@ -75,6 +79,8 @@ int run(int count, char** words) {
                              : word == "--operations" ? &request.code.operations_of_function
                              : word == "--window"     ? &request.code.window
                              : word == "--ahead"      ? &request.code.ahead
+                             : word == "--budget"     ? &budget
+                             : word == "--single"     ? &single
                                                       : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
@@ -85,20 +91,24 @@ int run(int count, char** words) {
   }
   if (paths.empty() || request.code.operations_of_function == 0 || request.code.window == 0) {
     fmt::print(stderr, "usage: bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] "
-                       "[--window N] [--ahead N] MATRIX...\n");
+                       "[--window N] [--ahead N] [--budget N] [--single 1] MATRIX...\n");
     return 2;
   }
   request.instances = instances;
   request.repeat = std::max(repeat, 1u);
+  request.code.most_multiply_adds = budget;
+  if (single != 0)
+    request.code.type = ir::Scalar::f32;
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
   const std::unique_ptr<Assembler> assembler = require_assembler();
   fmt::print("{}, {}, {} instances, ns an instance\n", gpu->properties().name,
              assembler->identity(), instances);
   if (!test::KluReference::available())
     fmt::print("no libklu.so.1: times of the GPU alone\n");
-  fmt::print("{:18} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8}\n",
-             "matrix", "n", "nnz(L+U)", "mul-adds", "factor", "solve", "residual", "asm ms",
-             "bytes", "KLU", "KLU solve", "x", "x solve");
+  fmt::print(
+      "{:18} {:8} {:>6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>8} {:>8}\n",
+      "matrix", "code", "n", "nnz(L+U)", "mul-adds", "factor", "solve", "residual", "asm ms",
+      "bytes", "KLU", "KLU solve", "x", "x solve");
   TaskPool pool;
   int failed = 0;
   for (const std::string& path : paths)

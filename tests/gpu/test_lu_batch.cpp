@@ -34,6 +34,14 @@ TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
   cut.operations_of_function = 100;
   cut.window = 8;
   test::check_batch(*context, tables, values, random, cut, 0.9);
+  LuBatchOptions looped;
+  looped.most_multiply_adds = 0;
+  test::check_batch(*context, tables, values, random, looped);
+  std::vector<std::vector<float>> single;
+  for (const std::vector<double>& one : values)
+    single.emplace_back(one.begin(), one.end());
+  test::check_batch(*context, tables, single, random);
+  test::check_batch(*context, tables, single, random, looped, 0.9);
 }
 
 TEST_CASE("lu: a batch of small matrices in rounds", "[sanitize]") {

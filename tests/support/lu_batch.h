@@ -13,34 +13,38 @@
 
 namespace sparsertc::test {
 
-/// The formulas of compiler/lower/lu_batch.h for one instance, slot by slot.
+/// The formulas of compiler/lower/lu_batch.h for one instance, slot by slot. T is float or double.
+template <class T>
 struct BatchReference {
-  std::vector<double> factors; ///< by slot
-  std::vector<double> x;
+  std::vector<T> factors; ///< by slot
+  std::vector<T> x;
   uint32_t replaced = 0;
 };
-BatchReference solve_in_order(const LuTables& tables, const std::vector<double>& values,
-                              const std::vector<double>& b, double threshold);
+template <class T>
+BatchReference<T> solve_in_order(const LuTables& tables, const std::vector<T>& values,
+                                 const std::vector<T>& b, T threshold);
 
 /// A batch with room for values, right-hand sides and solutions, all bits set at first.
+template <class T = double>
 class LuBatchOnDevice {
 public:
-  /// `tables` must outlive it.
+  /// By straight-line code, or by tables where the options do not allow that. `tables` must outlive
+  /// it.
   LuBatchOnDevice(const cuda::Context& context, const LuTables& tables, uint64_t instances,
                   const LuBatchOptions& options = {});
 
   /// values[s] and b[s] of instance s; x likewise.
-  std::vector<std::vector<double>> solve(const std::vector<std::vector<double>>& values,
-                                         const std::vector<std::vector<double>>& b,
-                                         const lu::FactorOptions& options = {});
+  std::vector<std::vector<T>> solve(const std::vector<std::vector<T>>& values,
+                                    const std::vector<std::vector<T>>& b,
+                                    const lu::FactorOptions& options = {});
   std::vector<lu::BatchStatus> status() const { return batch_->status(stream_); }
   /// By slot.
-  std::vector<double> factors(uint64_t instance) const;
+  std::vector<T> factors(uint64_t instance) const;
   const lu::GpuBatch& batch() const { return *batch_; }
 
 private:
   const LuTables& tables_;
-  uint64_t instances_;
+  uint64_t instances_, numbers_ = 0;
   cuda::Stream stream_;
   std::unique_ptr<lu::GpuBatch> batch_;
   cuda::DeviceBuffer values_, b_, x_;
@@ -48,8 +52,9 @@ private:
 
 /// Factorizes and solves, and compares with solve_in_order, bit by bit where that is finite. Fails
 /// through Catch.
+template <class T>
 void check_batch(const cuda::Context& context, const LuTables& tables,
-                 const std::vector<std::vector<double>>& values, Random& random,
+                 const std::vector<std::vector<T>>& values, Random& random,
                  const LuBatchOptions& options = {}, double threshold = 0);
 
 /// Factorizes and solves in rounds, and compares likewise. `image`: the kernel for the shape.
