@@ -1,8 +1,11 @@
 // Times of sparse LU for one matrix with new values: the GPU beside KLU on one core of the same
 // machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
-//   bench_lu_gpu [OPTION...] MATRIX...
+//   bench_lu_gpu [OPTION...] MATRIX|FOLDER...
 //
+// Of a folder all matrices in it (.mtx, .mtx.gz) are taken, the smallest files first.
+//
+// --seconds N          begin no matrix after so many seconds; else all
 // --repeat N           samples of each time; else 20
 // --threads N          of a block of the dataflow kernels, one block on each multiprocessor;
 //                      else by the size of the factors
@@ -17,8 +20,10 @@
 // --atomics 1          of columns by levels: additions by atomic operations
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
-// of one solve for one right-hand side without refinement, between two events. A matrix that does
-// not work is said to, and left out of the means.
+// of one solve for one right-hand side without refinement, between two events. `bound` is the time
+// that the levels take if each costs 0.3 us, and the next column how many times that it was. A
+// matrix that does not work is said to, and left out of the means. At the end stand the means, and
+// which of those that KLU factorizes in more than 100 us were slower here.
 #include "compiler/input/read.h"
 #include "ir/error.h"
 #include "tests/support/klu_reference.h"
@@ -27,23 +32,82 @@
 #include "tools/lu_solver.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sparsertc {
 namespace {
 
+/// Of a level, at least.
+constexpr double kLevelUs = 0.3;
+/// What KLU does faster than this is not looked at on its own.
+constexpr double kShortUs = 100;
+/// The goal: so many times the bound.
+constexpr double kMostOfBound = 3;
+
 struct Means {
   double refactor = 0, solve = 0; ///< sums of logarithms
   unsigned count = 0;
+  double long_refactor = 0, long_solve = 0; ///< where KLU is not short
+  unsigned long_count = 0;
+  unsigned within_bound = 0, bounded = 0;
+  std::vector<std::string> slower; ///< refactorizations
+  std::vector<std::string> slower_solve;
+  unsigned failed = 0, left = 0;
 };
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The matrices of a folder, the smallest files first; or the path itself.
+std::vector<std::string> matrices_of(const std::string& path) {
+  if (!std::filesystem::is_directory(path))
+    return {path};
+  std::vector<std::pair<uintmax_t, std::string>> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    const std::string name = entry.path().string();
+    if (entry.is_regular_file() && (name.ends_with(".mtx") || name.ends_with(".mtx.gz")))
+      files.emplace_back(entry.file_size(), name);
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> paths;
+  for (const auto& [bytes, name] : files)
+    paths.push_back(name);
+  return paths;
+}
+
+void print_summary(const Means& means) {
+  const auto mean = [](double sum, unsigned count) { return std::exp(sum / count); };
+  if (means.count > 0)
+    fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
+               means.count, mean(means.refactor, means.count), mean(means.solve, means.count));
+  if (means.long_count > 0)
+    fmt::print(
+        "of the {} that KLU factorizes in more than {:.0f} us: refactor {:.2f}, solve {:.2f}\n"
+        "  slower than KLU: {}\n  solved more slowly: {}\n",
+        means.long_count, kShortUs, mean(means.long_refactor, means.long_count),
+        mean(means.long_solve, means.long_count),
+        means.slower.empty() ? "none" : fmt::format("{}", fmt::join(means.slower, " ")),
+        means.slower_solve.empty() ? "none"
+                                   : fmt::format("{}", fmt::join(means.slower_solve, " ")));
+  if (means.bounded > 0)
+    fmt::print("{} of {} within {:.0f} times their levels' bound\n", means.within_bound,
+               means.bounded, kMostOfBound);
+  if (means.failed > 0 || means.left > 0)
+    fmt::print("{} did not work, {} left out for want of time\n", means.failed, means.left);
+}
 
 void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, TaskPool& pool,
            Means& means) {
@@ -71,16 +135,25 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
   solver.solve(a, b, report);
 
   const LuTables& tables = solver.tables();
+  const double bound = kLevelUs * static_cast<double>(tables.factor_levels.count());
   std::string line = fmt::format(
-      "{:18} {:8} {:9} {:6} {:8} {:18} {:8} {:9.1f} {:9.1f} {:9.1e} {:2}", name, a.pattern.rows,
-      tables.nnz(), tables.factor_levels.count(), solver.analysis().order.winner().name,
-      solver.strategy(), kind, report.refactor_us, report.substitution_us, report.residual,
-      report.refinement_steps);
+      "{:18} {:8} {:9} {:6} {:8} {:18} {:8} {:9.1f} {:8.1f} {:5.2f} {:9.1f} {:9.1e} {:2}", name,
+      a.pattern.rows, tables.nnz(), tables.factor_levels.count(),
+      solver.analysis().order.winner().name, solver.strategy(), kind, report.refactor_us, bound,
+      report.refactor_us / bound, report.substitution_us, report.residual, report.refinement_steps);
+  ++means.bounded;
+  if (report.refactor_us <= kMostOfBound * bound)
+    ++means.within_bound;
   if (const auto klu = test::KluReference::make(a)) {
     const double refactor = test::median_us(repeat, [&] { klu->refactor(); });
-    std::vector<double> right;
+    std::vector<double> given = b.real, right;
+    if (!a.imaginary.empty()) { // pairs
+      given.clear();
+      for (size_t i = 0; i < b.real.size(); ++i)
+        given.insert(given.end(), {b.real[i], b.imaginary[i]});
+    }
     const double solve = test::median_us(repeat, [&] {
-      right = b.real;
+      right = given;
       klu->solve(right);
     });
     line += fmt::format(" {:10.1f} {:9.1f} {:7.2f} {:7.2f}", refactor, solve,
@@ -88,6 +161,15 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
     means.refactor += std::log(refactor / report.refactor_us);
     means.solve += std::log(solve / report.substitution_us);
     ++means.count;
+    if (refactor > kShortUs) {
+      means.long_refactor += std::log(refactor / report.refactor_us);
+      means.long_solve += std::log(solve / report.substitution_us);
+      ++means.long_count;
+      if (refactor < report.refactor_us)
+        means.slower.push_back(name);
+      if (solve < report.substitution_us)
+        means.slower_solve.push_back(name);
+    }
   }
   fmt::print("{}\n", line);
   std::fflush(stdout);
@@ -112,7 +194,7 @@ int run(int count, char** words) {
   LuGpuOptions gpu;
   std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
   std::vector<LuStrategy> strategies;
-  uint32_t atomics = 0;
+  uint32_t atomics = 0, seconds = 0;
   bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
@@ -123,6 +205,7 @@ int run(int count, char** words) {
                              : word == "--solve-products" ? &gpu.solve_products
                              : word == "--block-threads"  ? &gpu.block_threads
                              : word == "--atomics"        ? &atomics
+                             : word == "--seconds"        ? &seconds
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
@@ -144,7 +227,8 @@ int run(int count, char** words) {
                                    : LuStageFusion::automatic;
       usable = usable && (kind == "auto" || gpu.fusion != LuStageFusion::automatic);
     } else {
-      paths.emplace_back(word);
+      const std::vector<std::string> found = matrices_of(std::string(word));
+      paths.insert(paths.end(), found.begin(), found.end());
     }
   }
   gpu.atomics = atomics != 0;
@@ -155,24 +239,30 @@ int run(int count, char** words) {
     fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
                        "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
                        "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
-                       "  [--atomics 1] MATRIX...\n"
+                       "  [--atomics 1] [--seconds N] MATRIX|FOLDER...\n"
                        "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }
   if (!test::KluReference::available())
     fmt::print("no libklu.so.1: times of the GPU alone\n");
-  fmt::print("{:18} {:>8} {:>9} {:>6} {:8} {:18} {:8} {:>9} {:>9} {:>9} {:2} {:>10} {:>9} {:>7} "
-             "{:>7}\n",
-             "matrix", "n", "nnz(L+U)", "levels", "order", "strategy", "solve by", "refactor",
-             "solve", "residual", "it", "KLU", "KLU solve", "x", "x solve");
+  fmt::print(
+      "{:18} {:>8} {:>9} {:>6} {:8} {:18} {:8} {:>9} {:>8} {:>5} {:>9} {:>9} {:2} {:>10} {:>9} "
+      "{:>7} {:>7}\n",
+      "matrix", "n", "nnz(L+U)", "levels", "order", "strategy", "solve by", "refactor", "bound",
+      "x", "solve", "residual", "it", "KLU", "KLU solve", "x", "x solve");
   TaskPool pool;
   int failed = 0;
+  const double start = now_s();
   for (const LuStrategy strategy : strategies)
     for (const LuGpuSolve kind : kinds) {
       gpu.strategy = strategy;
       gpu.solve = kind;
       Means means;
       for (const std::string& path : paths) {
+        if (seconds > 0 && now_s() - start > seconds) {
+          ++means.left;
+          continue;
+        }
         try {
           bench(path, std::max(repeat, 1u), gpu, pool, means);
         } catch (const NoGpuError& error) {
@@ -181,12 +271,10 @@ int run(int count, char** words) {
         } catch (const std::exception& error) {
           fmt::print("{}: {}\n", path, error.what());
           failed = 1;
+          ++means.failed;
         }
       }
-      if (means.count > 0)
-        fmt::print("geometric mean of {}: refactor {:.2f} times as fast as KLU, solve {:.2f}\n",
-                   means.count, std::exp(means.refactor / means.count),
-                   std::exp(means.solve / means.count));
+      print_summary(means);
     }
   return failed;
 }

@@ -6,7 +6,8 @@
 #
 # OPTION   each with a value, for the program: --threads N, --products N, --solve-products N,
 #          --solve auto|dataflow|block|both, --block-threads N, --repeat N (bench_lu.cpp)
-# MATRIX   names below SPARSERTC_DATA/lu, without the ending; else those that the goals are about
+# MATRIX   names below SPARSERTC_DATA/lu, without the ending; `all` for all of them (--seconds N begins
+#          none after so many seconds); else those that the goals are about
 #
 # SPARSERTC_BENCH_LU   the program; else ./bench_lu_gpu, else the one in sparsertc-gpu.tar.xz
 # SPARSERTC_DATA       the big test data; else the folder data/ beside the program
@@ -50,7 +51,11 @@ if ((${#names[@]} == 0)); then
 fi
 files=()
 for name in "${names[@]}"; do
-  files+=("$data/$name.mtx.gz")
+  if [[ "$name" == all ]]; then
+    files+=("$data")
+  else
+    files+=("$data/$name.mtx.gz")
+  fi
 done
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
 grep -m 1 "model name" /proc/cpuinfo || true
