@@ -35,7 +35,7 @@ struct BenchOptions {
   std::string op = "spmm";
   std::string conv;
   std::string columns;
-  std::string type = "f32";
+  std::string type = "f32", precision = "full", nonfinite = "exact";
   bool cold = false;
   std::vector<std::string> shapes;
   std::vector<std::string> tiles;
@@ -370,8 +370,13 @@ int bench_on_gpu(const BenchOptions& options) {
   gpu.cases = cases_of(options);
   gpu.type = data_type_from_name(options.type);
   gpu.cold = options.cold;
-  for (BenchCase& one : gpu.cases)
+  choose_word("--precision", options.precision, {"full", "tf32"});
+  choose_word("--nonfinite", options.nonfinite, {"exact", "dense"});
+  for (BenchCase& one : gpu.cases) {
     one.problem.type = gpu.type;
+    one.problem.precision = precision_from_name(options.precision);
+    one.problem.nonfinite = nonfinite_from_name(options.nonfinite);
+  }
   gpu.tiles = options.tiles;
   gpu.automatic = options.candidates.empty()
                       ? options.tiles.empty()
@@ -404,8 +409,10 @@ int bench(const BenchOptions& options) {
     return bench_on_gpu(options);
   if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty())
     throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
-  if (options.cold || options.type != "f32")
-    throw UsageError("--cold and other types than f32 are for --device=gpu");
+  if (options.cold || options.type != "f32" || options.precision != "full" ||
+      options.nonfinite != "exact")
+    throw UsageError(
+        "--cold, --precision, --nonfinite and other types than f32 are for --device=gpu");
   const std::vector<BenchCase> cases = cases_of(options);
 
   TaskPool pool(options.jobs.jobs);
@@ -448,6 +455,10 @@ Command add_bench_command(CLI::App& application) {
                      "--conv), perhaps nominal_sparsity; paths are relative to SPARSERTC_DATA");
   parser->add_option("--device", options->device, "cpu or gpu")->capture_default_str();
   parser->add_option("--dtype", options->type, "GPU: f32, f16, bf16 or f64")->capture_default_str();
+  parser->add_option("--precision", options->precision, "GPU: full or tf32, as for compile")
+      ->capture_default_str();
+  parser->add_option("--nonfinite", options->nonfinite, "GPU: exact or dense, as for compile")
+      ->capture_default_str();
   parser
       ->add_option("--shapes", options->shapes,
                    "Without IN: shapes of the random matrices, MxKxN of A (M x K) and B (K x N), "

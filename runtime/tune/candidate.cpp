@@ -2,6 +2,7 @@
 
 #include "ir/error.h"
 #include "runtime/tune/compressed_candidates.h"
+#include "runtime/tune/panel_candidates.h"
 
 #include <fmt/format.h>
 
@@ -332,6 +333,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
           for (uint32_t registers : {32u, 40u, 64u})
             add({{}, registers, 0, rows, 1, warps, groups, splitk, 0, true});
   add_compressed_candidates(layer, device, space);
+  add_panel_candidates(layer, device, space);
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -346,7 +348,9 @@ double distance(const Candidate& a, const Candidate& b) {
          log_ratio(a.cluster, b.cluster) + (staged_differs ? 3 : log_ratio(a.chunk, b.chunk) / 2) +
          std::abs(double(a.registers) - double(b.registers)) / 64 +
          (a.is_streamed != b.is_streamed ? kOtherStrategy : 0) +
-         (a.is_compressed != b.is_compressed ? kOtherStrategy : 0);
+         (a.is_compressed != b.is_compressed ? kOtherStrategy : 0) +
+         ((a.panel_rows == 0) != (b.panel_rows == 0) ? kOtherStrategy
+                                                     : log_ratio(a.panel_rows, b.panel_rows));
 }
 
 } // namespace sparsertc::tune

@@ -58,6 +58,9 @@ struct Layer {
   uint64_t nnz = 0;
   uint32_t element_bytes = 4; ///< of B and C
   std::optional<LayerImages> images = {};
+  /// What is asked for can be done by the panels strategy: padding may be multiplied, the products
+  /// are of f16, bf16 or tf32.
+  bool allows_panels = false;
 };
 
 /// What the space and the model need to know of a GPU.
@@ -81,6 +84,7 @@ struct Candidate {
   bool is_streamed = false;
   uint32_t cluster = 1;
   bool is_compressed = false;
+  uint32_t panel_rows = 0; ///< of the panels strategy, whose layers are not sampled
 
   /// Of K, over the blocks of a cluster.
   uint32_t parts() const { return splitk * cluster; }

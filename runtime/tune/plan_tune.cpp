@@ -227,6 +227,10 @@ private:
       candidates.push_back(candidate_of(*options_.record));
     Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
                    outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
+    // tf32 would not give the same results as the untuned plan.
+    layer.allows_panels = manifest.nonfinite == "dense" && manifest.half_terms == 0 &&
+                          (manifest.dtype == "f16" || manifest.dtype == "bf16") && manifest.n &&
+                          (!manifest.images || is_product(manifest));
     if (manifest.images && !is_product(manifest))
       layer.images = layer_images(manifest, columns_);
     const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));

@@ -136,6 +136,41 @@ TEST_CASE("every candidate of a space is accepted by the compiler") {
   }
 }
 
+TEST_CASE("panels are candidates where they are allowed, and accepted by the compiler") {
+  for (const DataType type : {DataType::f16, DataType::f32})
+    for (Layer layer : {kLayer, Layer{100, 70, 33, 700, 4}, Layer{4096, 4096, 16, 1677721, 4}}) {
+      layer.element_bytes = type == DataType::f16 ? 2 : 4;
+      const auto panels_of = [](std::vector<Candidate> space) {
+        std::erase_if(space, [](const Candidate& one) { return one.panel_rows == 0; });
+        return space;
+      };
+      CHECK(panels_of(candidate_space(layer, Device{})).empty());
+      layer.allows_panels = true;
+      const std::vector<Candidate> panels = panels_of(candidate_space(layer, Device{}));
+      CHECK(panels.size() > 10);
+      SpmmProblem problem;
+      problem.type = type;
+      problem.columns = layer.n;
+      problem.precision = Precision::tf32;
+      problem.nonfinite = Nonfinite::dense;
+      Matrix empty;
+      empty.pattern.rows = layer.m;
+      empty.pattern.columns = layer.k;
+      empty.pattern.row_offset.assign(layer.m + 1, 0);
+      for (const Candidate& candidate : panels) {
+        INFO(to_string(candidate));
+        const SpmmSchedule schedule = schedule_spmm(empty, problem, find_target("sm_90"),
+                                                    parse_tile_choice(candidate.words), 0);
+        CHECK(schedule.tile.strategy == Strategy::panels);
+        CHECK(schedule.tile.rows == candidate.panel_rows);
+        CHECK(schedule.tile.warps == candidate.warps);
+        CHECK(schedule.tile.groups == candidate.groups);
+        CHECK(schedule.tile.vec == candidate.vec);
+        CHECK((std::isfinite(candidate.predicted_us) && candidate.predicted_us > 0));
+      }
+    }
+}
+
 TEST_CASE("candidates that stage the images of a convolution are accepted by the compiler") {
   Layer layer = {64, 36, 8 * 196, 200, 4};
   layer.images = {8, 4, 14, 14, 14, 14, 3, 3, 1, true};
