@@ -197,8 +197,12 @@ uint32_t register_limit(uint64_t threads) {
   constexpr uint64_t registers = 65536;
   constexpr uint64_t unit = 8;
   constexpr uint64_t most = 255;
-  return static_cast<uint32_t>(
-      std::min(most, registers / std::max<uint64_t>(threads, 1) / unit * unit));
+  // A multiprocessor has four schedulers, which share the warps and have a quarter of the registers
+  // each.
+  constexpr uint64_t schedulers = 4, warp = 32;
+  const uint64_t warps = std::max<uint64_t>(threads + warp - 1, warp) / warp;
+  const uint64_t lanes = (warps + schedulers - 1) / schedulers * warp;
+  return static_cast<uint32_t>(std::min(most, registers / schedulers / lanes / unit * unit));
 }
 
 std::unique_ptr<Ptxas> Ptxas::find(std::vector<std::string>& refused) {

@@ -38,6 +38,9 @@ double used_columns(const Layer& layer, uint32_t rows) {
   return layer.k * (1 - std::pow(1 - density, rows));
 }
 
+/// Chunks of channels in flight: three were not faster.
+constexpr uint32_t kImageChunks = 2;
+
 /// How a convolution's staged images lie (StagedRegion of the compiler), about.
 struct Staged {
   double columns = 0; ///< positions of threads in all images
@@ -82,6 +85,12 @@ double instructions_of_part(const Layer& layer, const Candidate& candidate) {
          (candidate.parts() > 1 ? 4 : 2) * sums + 6 * chunks_of(layer, candidate) + 16;
 }
 
+/// Of a thread, as many as a block of so many has: each of four schedulers has a quarter of them.
+uint32_t most_registers(uint32_t threads) {
+  const uint32_t lanes = 32 * ((threads + 127) / 128);
+  return std::min(kMostRegisters, kRegistersOfMultiprocessor / 4 / lanes / 8 * 8);
+}
+
 /// Registers that are taken besides loads in flight: sums, addresses, what the code around needs.
 uint32_t least_registers(const Candidate& candidate) {
   return candidate.is_streamed ? 24 : candidate.rows * candidate.vec + 20;
@@ -91,7 +100,8 @@ uint32_t least_registers(const Candidate& candidate) {
 double shared_bytes(const Layer& layer, const Candidate& candidate) {
   const double columns = 32.0 * candidate.warps * candidate.vec;
   if (stages_images(layer, candidate))
-    return 3 * candidate.chunk * staged_images(layer, candidate).region * layer.element_bytes;
+    return kImageChunks * candidate.chunk * staged_images(layer, candidate).region *
+           layer.element_bytes;
   if (candidate.chunk > 0)
     return 3 * candidate.chunk * columns * layer.element_bytes;
   if (candidate.parts() > 1)
@@ -144,7 +154,7 @@ bool fits(const Layer& layer, const Device& device, const Candidate& candidate) 
   return tiles * candidate.parts() * instructions_of_part(layer, candidate) <= kMostInstructions;
 }
 
-std::string words_of(const Candidate& candidate) {
+std::string words_of(const Candidate& candidate, uint32_t prefetch) {
   if (candidate.is_streamed)
     return fmt::format("strategy=streamed,rows={},vec={},warps={},groups={},splitk={},prefetch=8",
                        candidate.rows, candidate.vec, candidate.warps, candidate.groups,
@@ -152,8 +162,9 @@ std::string words_of(const Candidate& candidate) {
   std::string words =
       fmt::format("strategy=unrolled,rows={},vec={},warps={},groups={},splitk={}", candidate.rows,
                   candidate.vec, candidate.warps, candidate.groups, candidate.splitk);
-  words += candidate.chunk > 0 ? fmt::format(",chunk={},prefetch=3,stage=smem", candidate.chunk)
-                               : fmt::format(",cluster={},stage=global", candidate.cluster);
+  words += candidate.chunk > 0
+               ? fmt::format(",chunk={},prefetch={},stage=smem", candidate.chunk, prefetch)
+               : fmt::format(",cluster={},stage=global", candidate.cluster);
   return words;
 }
 
@@ -216,7 +227,10 @@ Occupancy occupancy_of(const Layer& layer, const Device& device, const Candidate
   occupancy.blocks = candidate.cluster * ceil_div(columns_of(layer, candidate), columns) *
                      ceil_div(ceil_div(layer.m, candidate.rows), candidate.groups);
   occupancy.blocks_of_sm = ceil_div(occupancy.blocks, device.multiprocessors);
-  const double registers = std::max<double>(candidate.registers, least_registers(candidate));
+  // What code for staged images takes does not grow with what it may take.
+  const double registers = stages_images(layer, candidate)
+                               ? least_registers(candidate) + 16.0
+                               : std::max<double>(candidate.registers, least_registers(candidate));
   double resident = std::min(std::floor(kRegistersOfMultiprocessor / (registers * threads)),
                              std::floor(2048.0 / threads));
   if (const double shared = shared_bytes(layer, candidate); shared > 0)
@@ -240,30 +254,42 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
   const double parts_of_block = candidate.groups * candidate.splitk;
   const double tiles = ceil_div(layer.m, candidate.rows);
   const double loads = used_columns(layer, candidate.rows) / candidate.parts();
-  const bool staged = candidate.chunk > 0, images = stages_images(layer, candidate);
+  const bool staged = candidate.chunk > 0;
 
   const double code = tiles * candidate.parts() * part * kInstructionBytes / 0.4e6;
   const double supply = on.blocks_of_sm * parts_of_block * part * 1.9 / kClocksPerMicrosecond;
   const double issue = on.blocks_of_sm * on.warps * part / (4 * 0.45) / kClocksPerMicrosecond;
-  const double slots =
-      images ? loads * candidate.vec + layer.images->channels * copies_of_channel(layer, candidate)
-             : loads * 1.3;
-  const double load_slots = on.blocks_of_sm * on.warps * slots / kClocksPerMicrosecond;
-  const double line_bytes = 32 * candidate.vec * layer.element_bytes;
-  const double l2 = images ? on.blocks * layer.images->channels *
-                                 staged_images(layer, candidate).region * layer.element_bytes / 5e6
-                    : staged ? on.blocks * layer.k * candidate.warps * line_bytes / 16e6
-                             : on.blocks * on.warps * loads * line_bytes / 16e6;
+  const double load_slots = on.blocks_of_sm * on.warps * loads * 1.3 / kClocksPerMicrosecond;
+  const double loads_from_l2 =
+      staged ? on.blocks * layer.k * candidate.warps : on.blocks * on.warps * loads;
+  const double l2 = loads_from_l2 * 32 * candidate.vec * layer.element_bytes / 16e6;
   const double in_flight =
       std::clamp(double(candidate.registers) - least_registers(candidate), 4.0, 13.0);
-  const double latency = on.waves *
-                         (images   ? chunks_of(layer, candidate) * 150
-                          : staged ? chunks_of(layer, candidate) * 330
-                                   : (loads / in_flight + 1) * 240) /
-                         kClocksPerMicrosecond;
+  const double latency =
+      on.waves * (staged ? chunks_of(layer, candidate) * 330 : (loads / in_flight + 1) * 240) /
+      kClocksPerMicrosecond;
   const double meetings = candidate.cluster > 1 ? 4.4 : candidate.splitk > 1 ? 0.27 : 0.0;
-  const double factor = (staged && !images ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
+  const double factor = (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
   return 1.1 + meetings + factor * together({code, supply, issue, load_slots, l2, latency}, 2.9);
+}
+
+double predict_staged_images(const Layer& layer, const Device& device, const Candidate& candidate) {
+  const Occupancy on = occupancy_of(layer, device, candidate);
+  const double part = instructions_of_part(layer, candidate);
+  const double tiles = ceil_div(layer.m, candidate.rows);
+  const double loads = used_columns(layer, candidate.rows) * candidate.vec +
+                       layer.images->channels * copies_of_channel(layer, candidate);
+  const double warps = on.blocks_of_sm * on.warps;
+
+  const double code = tiles * part * kInstructionBytes / 0.4e6;
+  const double supply = on.blocks_of_sm * candidate.groups * part * 2.8 / kClocksPerMicrosecond;
+  const double issue = warps * part / 4 / kClocksPerMicrosecond;
+  const double load_slots = warps * loads * 1.3 / kClocksPerMicrosecond;
+  const double l2 = on.blocks * layer.images->channels * staged_images(layer, candidate).region *
+                    layer.element_bytes / 9e6;
+  const double latency =
+      on.waves * (chunks_of(layer, candidate) * 120 + part * 4) / kClocksPerMicrosecond;
+  return 1.1 + 1.2 * together({code, supply, issue, load_slots, l2, latency}, 3.7);
 }
 
 double predict_streamed(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -282,8 +308,9 @@ double predict_streamed(const Layer& layer, const Device& device, const Candidat
 } // namespace
 
 double predict_us(const Layer& layer, const Device& device, const Candidate& candidate) {
-  return candidate.is_streamed ? predict_streamed(layer, device, candidate)
-                               : predict_unrolled(layer, device, candidate);
+  return candidate.is_streamed             ? predict_streamed(layer, device, candidate)
+         : stages_images(layer, candidate) ? predict_staged_images(layer, device, candidate)
+                                           : predict_unrolled(layer, device, candidate);
 }
 
 double sample_correction(const Candidate& candidate, uint32_t step) {
@@ -297,7 +324,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   const auto add = [&](Candidate candidate) {
     if (!fits(layer, device, candidate))
       return;
-    candidate.words = words_of(candidate);
+    candidate.words = words_of(candidate, stages_images(layer, candidate) ? kImageChunks : 3);
     candidate.predicted_us = predict_us(layer, device, candidate);
     space.push_back(std::move(candidate));
   };
@@ -320,12 +347,20 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
           }
   // Staged images pay for each tap that reads them again; blocks may have any number of warps.
   if (layer.images && layer.images->can_be_staged)
-    for (uint32_t rows : {4u, 8u, 16u, 24u, 32u, 48u, 64u})
+    for (uint32_t rows : {4u, 8u, 12u, 16u, 24u, 32u, 48u, 64u})
       for (uint32_t warps = 2; warps <= 16; ++warps)
-        for (uint32_t groups : {1u, 2u, 4u})
-          for (uint32_t registers : {255u, 168u, 128u, 96u, 64u})
-            for (uint32_t chunk : {4u, 8u, 16u})
-              add({{}, registers, 0, rows, 1, warps, groups, 1, chunk, false});
+        for (uint32_t groups = 1; groups <= 4; ++groups)
+          for (uint32_t chunk : {8u, 16u, 32u})
+            add({{},
+                 most_registers(32 * warps * groups),
+                 0,
+                 rows,
+                 1,
+                 warps,
+                 groups,
+                 1,
+                 chunk,
+                 false});
   for (uint32_t rows : {1u, 2u, 4u})
     for (uint32_t warps : {1u, 2u, 4u, 8u})
       for (uint32_t groups : {1u, 2u, 4u, 8u})

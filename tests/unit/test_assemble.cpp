@@ -264,6 +264,8 @@ TEST_CASE("the register limit follows the block") {
   CHECK(register_limit(256) == 255);
   CHECK(register_limit(384) == 168);
   CHECK(register_limit(512) == 128);
+  CHECK(register_limit(448) == 128); // 14 warps: four for some scheduler
+  CHECK(register_limit(576) == 96);
   CHECK(register_limit(1024) == 64);
 }
 
