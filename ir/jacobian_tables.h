@@ -5,6 +5,10 @@
 // derivatives ("tangents") along with a value. A *task* is one evaluation with W tangents:
 //
 //   local      of one row i: tangent k is the derivative by the row's own column columns[W t + k]
+//   terms      of one row whose unknowns are many because it sums over many terms (sum_over) that
+//              read few of them each: O tangents for the columns read beside the sum or by several
+//              of its terms, and I that are each term's own. What the terms' own give is multiplied
+//              afterwards with the row's derivative by the sum
 //   coloured   of all rows: tangent k is the derivative by all columns of colour W t + k at once;
 //              no row has two columns of one colour, so each derivative belongs to one entry
 #pragma once
@@ -17,6 +21,9 @@ namespace sparsertc {
 
 /// Where a tangent of a task is not used.
 inline constexpr uint32_t kNoTangent = UINT32_MAX;
+
+/// Derivatives of terms that a thread keeps until that by the sum is known: terms times I.
+inline constexpr uint32_t kMostKeptNumbers = 40;
 
 /// Structural non-zeros in compressed rows, columns ascending.
 struct JacobianPattern {
@@ -55,6 +62,31 @@ struct LocalTasks {
   uint64_t count() const { return row.size(); }
 };
 
+/// Tasks of rows with one sum each.
+struct TermTasks {
+  uint32_t outer = 0;                 ///< O
+  uint32_t inner = 0;                 ///< I
+  std::vector<uint32_t> row;          ///< by task
+  std::vector<uint32_t> columns;      ///< O a task; kNoTangent where there are fewer
+  std::vector<uint32_t> places;       ///< O a task: where the derivative is stored
+  std::vector<uint32_t> first = {0};  ///< tasks + 1: task t has the terms [first[t], first[t+1])
+  std::vector<uint32_t> term_columns; ///< I a term
+  std::vector<uint32_t> term_places;  ///< I a term
+  TaskLanes lanes;
+  uint32_t most_terms = 0; ///< of a thread
+
+  uint64_t count() const { return row.size(); }
+};
+
+/// What the terms of sums read, by row: unknown column[r] in term term[r] - 1, or outside of sums
+/// where term[r] is 0. By term, then column, each once.
+struct RowTerms {
+  std::vector<uint64_t> offset = {0}; ///< rows + 1
+  std::vector<uint32_t> term;
+  std::vector<uint32_t> column;
+  std::vector<uint32_t> sums; ///< that a row has
+};
+
 /// Tasks of one width W, each for W colours of all rows.
 struct ColouredTasks {
   uint32_t width = 0;           ///< W
@@ -76,6 +108,7 @@ struct JacobianTables {
   JacobianPattern pattern;
   std::vector<uint32_t> places;  ///< by entry; empty where value k is stored at k
   std::vector<LocalTasks> local; ///< of different widths; empty where the evaluation is coloured
+  TermTasks terms;               ///< beside the local ones: of other rows
   ColouredTasks coloured;        ///< no tasks where it is local
   RowTasks rows;                 ///< for residuals and products, by row
 };

@@ -150,7 +150,10 @@ void write_jacobian(const std::string& path, const Pattern& pattern,
 
 Json to_json(const JacobianCandidate& candidate) {
   return {{"compression", to_string(candidate.compression)},
-          {"width", candidate.width == 0 ? Json("own") : Json(candidate.width)},
+          {"width", candidate.width == 0 ? Json("own")
+                    : candidate.outer == 0
+                        ? Json(candidate.width)
+                        : Json(fmt::format("{}+{}", candidate.outer, candidate.inner))},
           {"entries_per_lane", candidate.entries_per_lane},
           {"tasks", candidate.tasks},
           {"kernels", candidate.kernels},

@@ -5,6 +5,7 @@
 #include "tools/colouring_words.h"
 #include "tools/jacobian_input.h"
 
+#include <array>
 #include <fmt/format.h>
 
 #include <charconv>
@@ -56,10 +57,10 @@ JacobianRequest to_request(const JacobianOptions& options) {
   JacobianRequest request;
   request.f32 = choose_word("--dtype", options.dtype, {"f64", "f32"}) == 1;
   const size_t compression =
-      choose_word("--compression", options.compression, {"auto", "local", "coloured"});
+      choose_word("--compression", options.compression, {"auto", "local", "terms", "coloured"});
   if (compression > 0)
-    request.compression =
-        compression == 1 ? JacobianCompression::local : JacobianCompression::coloured;
+    request.compression = std::array{JacobianCompression::local, JacobianCompression::terms,
+                                     JacobianCompression::coloured}[compression - 1];
   if (const size_t width = choose_word("--width", options.width, {"auto", "1", "2", "4", "8"}))
     request.width = kJacobianWidths[width - 1];
   const size_t lanes =

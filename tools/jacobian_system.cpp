@@ -95,21 +95,31 @@ std::string evaluation_program(const JacobianRequest& request, const JacobianTab
   return make_program(request.source, request.parameters, options);
 }
 
-/// Form and pattern. `twice`: what is timed is the second of two runs.
-void inspect(const JacobianRequest& request, const jacobian::ResidualProgram& program, bool twice,
-             JacobianFacts& facts) {
+/// Form and pattern; returns what the terms of sums read, nothing where there are none. `twice`:
+/// what is timed is the second of two runs.
+RowTerms inspect(const JacobianRequest& request, const jacobian::ResidualProgram& program,
+                 bool twice, JacobianFacts& facts) {
   const Inspection inspection(program, request.parameters, request.x0.size(), request.f32);
   facts.by_row = inspection.by_row();
   say(request, "evaluating at the start");
   inspection.residual({request.x0, 0});
-  if (request.pattern && !request.compare_patterns) {
-    facts.pattern = *request.pattern;
-    return;
-  }
-  say(request, "finding the pattern");
   const std::vector<DetectionPoint> points = detection_points(request);
   const uint64_t needed = points.size() - (request.points > 0 ? request.points - 1 : 0);
   const std::span<const DetectionPoint> all(points);
+  RowTerms terms;
+  if (facts.by_row && jacobian::has_sums(request.source)) {
+    say(request, "looking at its sums");
+    try {
+      terms = inspection.terms(all);
+    } catch (const UserError&) {
+      terms = inspection.terms(all.first(needed));
+    }
+  }
+  if (request.pattern && !request.compare_patterns) {
+    facts.pattern = *request.pattern;
+    return terms;
+  }
+  say(request, "finding the pattern");
   if (twice)
     inspection.pattern(all.first(1));
   const auto start = Clock::now();
@@ -123,12 +133,13 @@ void inspect(const JacobianRequest& request, const jacobian::ResidualProgram& pr
   facts.detection_ms = milliseconds_since(start);
   facts.pattern = request.pattern ? *request.pattern : found;
   if (!request.pattern)
-    return;
+    return terms;
   const JacobianPattern given = to_jacobian_pattern(*request.pattern),
                         detected = to_jacobian_pattern(found);
   if (const auto missing = jacobian::first_not_in(given, detected))
     fail_missing(request, *missing, "");
   facts.unused_entries = given.nnz() - detected.nnz();
+  return terms;
 }
 
 void check_given(const JacobianRequest& request) {
@@ -141,7 +152,7 @@ void check_given(const JacobianRequest& request) {
 }
 
 JacobianTables schedule(const JacobianRequest& request, const JacobianMachine& machine,
-                        JacobianFacts& facts) {
+                        const RowTerms& terms, JacobianFacts& facts) {
   say(request, "scheduling");
   JacobianScheduleOptions options;
   options.by_row = facts.by_row;
@@ -150,6 +161,7 @@ JacobianTables schedule(const JacobianRequest& request, const JacobianMachine& m
   options.width = request.width;
   options.entries_per_lane = request.entries_per_lane;
   options.has_sums = jacobian::has_sums(request.source);
+  options.terms = terms.sums.empty() ? nullptr : &terms;
   options.order = request.order;
   options.places = request.places;
   const auto start = Clock::now();
@@ -202,20 +214,22 @@ std::unique_ptr<jacobian::HostSystem> make_host_system(const JacobianRequest& re
   const jacobian::HostCompiler compiler = host_compiler(request.cache);
   say(request, "compiling the residual");
   auto start = Clock::now();
+  RowTerms terms;
   {
     const jacobian::HostProgram inspection(compiler, inspection_program(request), request.source,
                                            request.parameters);
     facts.inspection_compile_ms = milliseconds_since(start);
-    inspect(request, inspection, false, facts);
+    terms = inspect(request, inspection, false, facts);
   }
-  JacobianTables tables = schedule(request, JacobianMachine::cpu(), facts);
+  JacobianTables tables = schedule(request, JacobianMachine::cpu(), terms, facts);
   say(request, "compiling its derivatives");
   start = Clock::now();
   auto program = std::make_shared<jacobian::HostProgram>(
       compiler, evaluation_program(request, tables, true), request.source, request.parameters);
   facts.evaluation_compile_ms = milliseconds_since(start);
-  auto system = std::make_unique<jacobian::HostSystem>(
-      std::move(program), std::move(tables), request.parameters, facts.by_row, request.f32);
+  auto system = std::make_unique<jacobian::HostSystem>(std::move(program), std::move(tables),
+                                                       request.parameters, facts.by_row,
+                                                       request.f32, request.pool);
   say(request, "checking the pattern");
   for (const uint64_t instance : inspected_instances(request)) {
     std::vector<double> values(places_count(request, facts.pattern));
@@ -238,26 +252,27 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
   const bool batch = is_batch(request);
   say(request, "compiling the residual");
   auto start = Clock::now();
+  RowTerms terms;
   {
     const std::vector<uint8_t> image =
         compile_for_gpu(*nvrtc, target, inspection_program(request), request.source, request.cache);
     facts.inspection_compile_ms = milliseconds_since(start);
     const jacobian::GpuProgram inspection(context, image, request.source, request.parameters,
                                           batch);
-    inspect(request, inspection, true, facts);
+    terms = inspect(request, inspection, true, facts);
   }
   JacobianMachine machine =
       JacobianMachine::gpu(context.properties().multiprocessors, request.instances);
   if (batch)
     machine.shares_tasks = false;
-  JacobianTables tables = schedule(request, machine, facts);
+  JacobianTables tables = schedule(request, machine, terms, facts);
   say(request, "compiling its derivatives");
   start = Clock::now();
   const std::vector<uint8_t> image = compile_for_gpu(
       *nvrtc, target, evaluation_program(request, tables, false), request.source, request.cache);
   facts.evaluation_compile_ms = milliseconds_since(start);
   auto program = std::make_shared<jacobian::GpuProgram>(context, image, request.source,
-                                                        request.parameters, batch);
+                                                        request.parameters, batch, request.f32);
   auto system = std::make_unique<jacobian::CompiledGpuSystem>(
       program, std::move(tables), request.parameters, request.instances, facts.by_row, request.f32);
 

@@ -47,6 +47,8 @@ struct JacobianRequest {
   bool with_write_entry = false;
 
   Cache* cache = nullptr;
+  /// Works on each evaluation on the CPU; null: the calling thread does alone.
+  TaskPool* pool = nullptr;
   /// Called before each step with what it does.
   std::function<void(std::string_view)> before_step;
 };

@@ -70,11 +70,7 @@ struct GpuFactors {
 /// Rounds, where the numbers fit into shared memory and no factors are to be kept.
 std::unique_ptr<lu::GpuRounds> make_rounds(const cuda::Context& gpu, const NewtonRequest& request,
                                            const LuTables& tables, NewtonResult& result) {
-  if (request.options.refactor_every > 1)
-    return nullptr;
-  const lu::GpuRoundsShape shape =
-      request.rounds ? *request.rounds : lu::choose_rounds_shape(gpu, lu_rounds_numbers(tables));
-  if (shape.group == 0)
+  if (request.options.refactor_every > 1 || !request.rounds || request.rounds->group == 0)
     return nullptr;
   const std::optional<LuRounds> rounds = make_lu_rounds(tables, shape.workers());
   if (!rounds)
@@ -121,8 +117,11 @@ GpuFactors make_factors(const cuda::Context& gpu, const NewtonRequest& request,
 NewtonResult run_newton_on_cpu(const NewtonRequest& request) {
   NewtonResult result;
   result.device = "cpu";
-  const std::unique_ptr<jacobian::HostSystem> system =
-      make_host_system(request.jacobian, result.facts);
+  // One instance has all threads in its evaluation, too.
+  JacobianRequest evaluation = request.jacobian;
+  if (evaluation.instances == 1)
+    evaluation.pool = request.pool;
+  const std::unique_ptr<jacobian::HostSystem> system = make_host_system(evaluation, result.facts);
   const std::vector<double>& start = request.jacobian.x0;
   const uint64_t n = start.size(), instances = request.jacobian.instances;
   std::vector<double> values(system->pattern().nnz());

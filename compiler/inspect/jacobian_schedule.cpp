@@ -27,6 +27,7 @@ constexpr uint32_t kMostLanes = 32;
 /// For values alone, which are one number a thread: about a term.
 constexpr uint32_t kRowEntriesPerLane = 2;
 constexpr uint64_t kMostEntries = kNoTangent - 1;
+constexpr uint32_t kTermWidths[] = {1, 2, 4};
 
 double units_of(double entries, uint32_t width) {
   return entries * (kValueUnits + width);
@@ -47,6 +48,14 @@ uint32_t own_width(uint64_t entries) {
   return best;
 }
 
+/// A row's entries by the terms of its sum; numbers of entries.
+struct SplitRow {
+  std::vector<uint64_t> outer;
+  std::vector<std::vector<uint64_t>> terms;
+  uint64_t most_inner = 0; ///< of a term
+  bool has_sum = false;    ///< one
+};
+
 class Scheduler {
 public:
   Scheduler(const Pattern& pattern, const JacobianScheduleOptions& options)
@@ -55,8 +64,11 @@ public:
   JacobianSchedule run() {
     schedule_.tables.pattern = to_jacobian_pattern(pattern_);
     schedule_.tables.places.assign(options_.places.begin(), options_.places.end());
-    const bool local = options_.by_row && options_.compression != JacobianCompression::coloured;
-    const bool coloured = options_.compression != JacobianCompression::local;
+    const auto allowed = [&](JacobianCompression one) {
+      return !options_.compression || options_.compression == one;
+    };
+    const bool local = options_.by_row && allowed(JacobianCompression::local);
+    const bool coloured = allowed(JacobianCompression::coloured);
     // Where it is only compared with, the quickest order will do.
     colouring_ = colour_pattern(pattern_, ColouringSide::column,
                                 local ? ColouringOrder::natural : options_.order);
@@ -71,18 +83,38 @@ public:
             consider(local_candidate(width, share));
       }
     }
+    if (options_.by_row && options_.terms != nullptr && allowed(JacobianCompression::terms) &&
+        (options_.width == 0 || options_.compression)) {
+      split_rows();
+      if (choose_term_widths())
+        for (const uint32_t share : shares())
+          consider(terms_candidate(share));
+    }
     if (coloured)
       for (const uint32_t width : kJacobianWidths)
         if (options_.width == 0 || options_.width == width)
           consider(coloured_candidate(width));
+    if (schedule_.candidates.empty())
+      throw UserError("no row has one sum whose terms have a few unknowns each",
+                      "--compression=local");
     // The first of the fastest.
     schedule_.chosen = *std::min_element(
         schedule_.candidates.begin(), schedule_.candidates.end(),
         [](const JacobianCandidate& a, const JacobianCandidate& b) { return a.time < b.time; });
-    if (schedule_.chosen.compression == JacobianCompression::local)
+    switch (schedule_.chosen.compression) {
+    case JacobianCompression::local:
+      make_rows(schedule_.chosen.entries_per_lane);
       make_local(schedule_.chosen.width, schedule_.chosen.entries_per_lane);
-    else
+      break;
+    case JacobianCompression::terms:
+      make_rows(schedule_.chosen.entries_per_lane);
+      make_terms(schedule_.tables.rows.lanes.shared() ? schedule_.chosen.entries_per_lane : 0);
+      make_local(0, schedule_.chosen.entries_per_lane);
+      break;
+    case JacobianCompression::coloured:
       make_coloured(schedule_.chosen.width);
+      break;
+    }
     return std::move(schedule_);
   }
 
@@ -126,6 +158,11 @@ private:
   }
 
   JacobianCandidate local_candidate(uint32_t width, uint32_t share) const {
+    return local_candidate(width, share, [](uint32_t) { return true; });
+  }
+  /// Of the rows for which `is_local` holds.
+  template <class IsLocal>
+  JacobianCandidate local_candidate(uint32_t width, uint32_t share, const IsLocal& is_local) const {
     JacobianCandidate candidate;
     candidate.compression = JacobianCompression::local;
     candidate.width = width;
@@ -134,7 +171,7 @@ private:
     uint64_t longest = 0;
     for (uint32_t i = 0; i < pattern_.rows; ++i) {
       const uint64_t entries = pattern_.row_length(i);
-      if (entries == 0)
+      if (entries == 0 || !is_local(i))
         continue;
       const uint32_t own = width_of(entries, width);
       const uint64_t tasks = (entries + own - 1) / own;
@@ -151,6 +188,129 @@ private:
     candidate.kernels = static_cast<uint64_t>(std::count(std::begin(used), std::end(used), true));
     candidate.time = time_of(candidate, longest);
     return candidate;
+  }
+
+  void split_rows() {
+    const RowTerms& terms = *options_.terms;
+    split_.assign(pattern_.rows, {});
+    std::vector<uint32_t> term_of; // by entry of the row: 0 outside, kNoTangent not read
+    for (uint32_t i = 0; i < pattern_.rows; ++i) {
+      SplitRow& row = split_[i];
+      row.has_sum = terms.sums[i] == 1;
+      if (!row.has_sum)
+        continue;
+      const uint64_t begin = pattern_.row_offset[i], end = pattern_.row_offset[i + 1];
+      const auto first = pattern_.column_index.begin() + static_cast<std::ptrdiff_t>(begin),
+                 last = pattern_.column_index.begin() + static_cast<std::ptrdiff_t>(end);
+      term_of.assign(end - begin, kNoTangent);
+      for (uint64_t r = terms.offset[i]; r < terms.offset[i + 1]; ++r) {
+        const auto at = std::lower_bound(first, last, terms.column[r]);
+        if (at == last || *at != terms.column[r])
+          continue; // read, but without derivatives
+        uint32_t& term = term_of[static_cast<size_t>(at - first)];
+        term = term == kNoTangent || term == terms.term[r] ? terms.term[r] : 0;
+      }
+      for (uint64_t k = begin; k < end; ++k) {
+        const uint32_t term = term_of[k - begin];
+        if (term == 0 || term == kNoTangent) {
+          row.outer.push_back(k);
+          continue;
+        }
+        row.terms.resize(std::max<size_t>(row.terms.size(), term));
+        row.terms[term - 1].push_back(k);
+        row.most_inner = std::max<uint64_t>(row.most_inner, row.terms[term - 1].size());
+      }
+    }
+  }
+
+  bool by_terms(const SplitRow& row, uint32_t outer, uint32_t inner, uint32_t share) const {
+    return row.has_sum && row.outer.size() <= outer && row.most_inner <= inner &&
+           terms_of_lane(row, inner, share) * inner <= kMostKeptNumbers;
+  }
+  static uint64_t terms_of_lane(const SplitRow& row, uint32_t inner, uint32_t share) {
+    const uint64_t terms = row.terms.size();
+    const uint32_t lanes = lanes_of(terms * inner, share);
+    return (terms + lanes - 1) / lanes;
+  }
+
+  /// Those with the least work in one thread a task; false where no row is by terms.
+  bool choose_term_widths() {
+    double least = 0;
+    for (const uint32_t outer : kTermWidths)
+      for (const uint32_t inner : kTermWidths) {
+        outer_ = outer;
+        inner_ = inner;
+        const JacobianCandidate candidate = terms_candidate(0);
+        if (candidate.term_tasks > 0 && (chosen_outer_ == 0 || candidate.work < least)) {
+          least = candidate.work;
+          chosen_outer_ = outer;
+          chosen_inner_ = inner;
+        }
+      }
+    outer_ = chosen_outer_;
+    inner_ = chosen_inner_;
+    return outer_ > 0;
+  }
+
+  JacobianCandidate terms_candidate(uint32_t share) const {
+    // The other rows are local.
+    uint64_t longest = 0;
+    JacobianCandidate candidate = local_candidate(
+        0, share, [&](uint32_t i) { return !by_terms(split_[i], outer_, inner_, share); });
+    candidate.compression = JacobianCompression::terms;
+    candidate.width = outer_ + inner_;
+    candidate.outer = outer_;
+    candidate.inner = inner_;
+    for (uint32_t i = 0; i < pattern_.rows; ++i) {
+      const SplitRow& row = split_[i];
+      if (!by_terms(row, outer_, inner_, share))
+        continue;
+      const uint32_t lanes = lanes_of(row.terms.size() * inner_, share);
+      const uint64_t each = outer_ + terms_of_lane(row, inner_, share) * inner_;
+      candidate.threads += lanes;
+      candidate.work +=
+          lanes * units_of(static_cast<double>(each) + thread_entries(), outer_ + inner_);
+      longest = std::max(longest, each);
+      ++candidate.term_tasks;
+    }
+    candidate.tasks += candidate.term_tasks;
+    candidate.kernels += candidate.term_tasks > 0 ? 1 : 0;
+    candidate.time = time_of(candidate, longest);
+    return candidate;
+  }
+
+  void make_terms(uint32_t share) {
+    TermTasks& tasks = schedule_.tables.terms;
+    tasks.outer = outer_;
+    tasks.inner = inner_;
+    const auto lanes = [&](uint32_t i) { return lanes_of(split_[i].terms.size() * inner_, share); };
+    std::vector<uint32_t> rows = rows_by_size(0);
+    if (share > 0)
+      std::stable_sort(rows.begin(), rows.end(),
+                       [&](uint32_t a, uint32_t b) { return lanes(a) > lanes(b); });
+    is_by_terms_.assign(pattern_.rows, false);
+    const auto add = [&](std::vector<uint32_t>& columns, std::vector<uint32_t>& places,
+                         const std::vector<uint64_t>& entries, uint32_t width) {
+      for (size_t k = 0; k < width; ++k) {
+        columns.push_back(k < entries.size() ? pattern_.column_index[entries[k]] : kNoTangent);
+        places.push_back(k < entries.size() ? place(entries[k]) : 0);
+      }
+    };
+    for (const uint32_t i : rows) {
+      const SplitRow& row = split_[i];
+      if (!by_terms(row, outer_, inner_, share))
+        continue;
+      is_by_terms_[i] = true;
+      tasks.row.push_back(i);
+      add(tasks.columns, tasks.places, row.outer, outer_);
+      for (const std::vector<uint64_t>& term : row.terms)
+        add(tasks.term_columns, tasks.term_places, term, inner_);
+      tasks.first.push_back(tasks.first.back() + static_cast<uint32_t>(row.terms.size()));
+      tasks.most_terms =
+          std::max(tasks.most_terms, static_cast<uint32_t>(terms_of_lane(row, inner_, share)));
+      if (share > 0)
+        add_tasks(tasks.lanes, lanes(i), 1);
+    }
   }
 
   JacobianCandidate coloured_candidate(uint32_t width) const {
@@ -188,22 +348,27 @@ private:
     return rows;
   }
 
-  void make_local(uint32_t width, uint32_t share) {
+  /// For values alone.
+  void make_rows(uint32_t share) {
     RowTasks& all = schedule_.tables.rows;
-    if (share > 0) {
-      all.row = rows_by_size(kRowEntriesPerLane);
-      for (const uint32_t i : all.row)
-        add_tasks(all.lanes, lanes_of(pattern_.row_length(i), kRowEntriesPerLane), 1);
-      if (!all.lanes.shared())
-        all = {};
-    }
+    if (share == 0)
+      return;
+    all.row = rows_by_size(kRowEntriesPerLane);
+    for (const uint32_t i : all.row)
+      add_tasks(all.lanes, lanes_of(pattern_.row_length(i), kRowEntriesPerLane), 1);
+    if (!all.lanes.shared())
+      all = {};
+  }
+
+  void make_local(uint32_t width, uint32_t share) {
+    const RowTasks& all = schedule_.tables.rows;
     const std::vector<uint32_t> rows = rows_by_size(share);
     for (const uint32_t w : kJacobianWidths) {
       LocalTasks tasks;
       tasks.width = w;
       for (const uint32_t i : rows) {
         const uint64_t begin = pattern_.row_offset[i], end = pattern_.row_offset[i + 1];
-        if (begin == end || width_of(end - begin, width) != w)
+        if (begin == end || width_of(end - begin, width) != w || is_by_terms(i))
           continue;
         for (uint64_t first = begin; first < end; first += w) {
           if (all.lanes.shared())
@@ -219,6 +384,8 @@ private:
         schedule_.tables.local.push_back(std::move(tasks));
     }
   }
+
+  bool is_by_terms(uint32_t i) const { return !is_by_terms_.empty() && is_by_terms_[i]; }
 
   void make_coloured(uint32_t width) {
     ColouredTasks& tasks = schedule_.tables.coloured;
@@ -249,13 +416,23 @@ private:
   const Pattern& pattern_;
   const JacobianScheduleOptions& options_;
   Colouring colouring_;
+  std::vector<SplitRow> split_;
+  uint32_t outer_ = 0, inner_ = 0, chosen_outer_ = 0, chosen_inner_ = 0;
+  std::vector<bool> is_by_terms_; ///< by row; empty: none
   JacobianSchedule schedule_;
 };
 
 } // namespace
 
 std::string_view to_string(JacobianCompression compression) {
-  return compression == JacobianCompression::local ? "local" : "coloured";
+  switch (compression) {
+  case JacobianCompression::local:
+    return "local";
+  case JacobianCompression::terms:
+    return "terms";
+  default:
+    return "coloured";
+  }
 }
 
 JacobianMachine JacobianMachine::gpu(uint32_t multiprocessors, uint64_t instances) {
@@ -270,7 +447,8 @@ JacobianSchedule schedule_jacobian(const Pattern& pattern, const JacobianSchedul
                     "there must be as many residuals as unknowns");
   if (pattern.nnz() > kMostEntries)
     throw UserError(fmt::format("the Jacobian has {} entries, more than 2^32 - 2", pattern.nnz()));
-  if (!options.by_row && options.compression == JacobianCompression::local)
+  if (!options.by_row && options.compression &&
+      *options.compression != JacobianCompression::coloured)
     throw UserError("a residual that gives all rows at once cannot be evaluated by rows",
                     "--compression=coloured, or write it by row");
   if (!options.places.empty() && options.places.size() != pattern.nnz())

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace sparsertc::jacobian {
 namespace {
@@ -74,26 +75,65 @@ JacobianPattern Inspection::pattern(std::span<const DetectionPoint> points) cons
   return pattern;
 }
 
+Inspection::Reads Inspection::reads(const DetectionPoint& point, uint64_t x) const {
+  Reads reads;
+  const auto counts = program_.allocate(n_ * sizeof(uint32_t)),
+             sums = program_.allocate(n_ * sizeof(uint32_t));
+  program_.run("sparsertc_reads",
+               call({counts->address(), sums->address(), 0, 0, 0}, n_, x, point));
+  reads.count = download<uint32_t>(*counts, n_);
+  reads.sums = download<uint32_t>(*sums, n_);
+  reads.offset = {0};
+  for (const uint32_t count : reads.count)
+    reads.offset.push_back(reads.offset.back() + count);
+  const auto offsets = upload(program_, reads.offset);
+  const auto lists = program_.allocate(reads.offset.back() * sizeof(uint32_t)),
+             terms = program_.allocate(reads.offset.back() * sizeof(uint32_t));
+  program_.run("sparsertc_reads", call({counts->address(), sums->address(), offsets->address(),
+                                        lists->address(), terms->address()},
+                                       n_, x, point));
+  reads.list = download<uint32_t>(*lists, reads.offset.back());
+  reads.term = download<uint32_t>(*terms, reads.offset.back());
+  return reads;
+}
+
+RowTerms Inspection::terms(std::span<const DetectionPoint> points) const {
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> found(n_); // term and column
+  RowTerms terms;
+  terms.sums.assign(n_, 0);
+  for (const DetectionPoint& point : points) {
+    const auto x = upload_reals(program_, point.x, f32_);
+    const Reads reads = this->reads(point, x->address());
+    for (uint64_t i = 0; i < n_; ++i) {
+      terms.sums[i] = std::max(terms.sums[i], reads.sums[i]);
+      for (uint64_t r = reads.offset[i]; r < reads.offset[i + 1]; ++r)
+        found[i].emplace_back(reads.term[r], reads.list[r]);
+      std::sort(found[i].begin(), found[i].end());
+      found[i].erase(std::unique(found[i].begin(), found[i].end()), found[i].end());
+    }
+  }
+  for (const std::vector<std::pair<uint32_t, uint32_t>>& row : found) {
+    for (const auto& [term, column] : row) {
+      terms.term.push_back(term);
+      terms.column.push_back(column);
+    }
+    terms.offset.push_back(terms.column.size());
+  }
+  return terms;
+}
+
 void Inspection::add_by_row(const DetectionPoint& point, Columns& columns) const {
   const auto x = upload_reals(program_, point.x, f32_);
   // What each row reads,
-  const auto counts = program_.allocate(n_ * sizeof(uint32_t));
-  program_.run("sparsertc_reads", call({counts->address(), 0, 0}, n_, x->address(), point));
-  const std::vector<uint32_t> count = download<uint32_t>(*counts, n_);
-  std::vector<uint64_t> offset = {0};
-  for (const uint32_t reads : count)
-    offset.push_back(offset.back() + reads);
-  const auto offsets = upload(program_, offset);
-  const auto lists = program_.allocate(offset.back() * sizeof(uint32_t));
-  program_.run("sparsertc_reads", call({counts->address(), offsets->address(), lists->address()},
-                                       n_, x->address(), point));
-  std::vector<uint32_t> list = download<uint32_t>(*lists, offset.back());
+  Reads reads = this->reads(point, x->address());
+  const std::vector<uint64_t>& offset = reads.offset;
+  std::vector<uint32_t>& list = reads.list;
   // each unknown once, in sets of 64,
   std::vector<uint32_t> row, unknown;
   std::vector<uint64_t> first = {0};
   for (uint64_t i = 0; i < n_; ++i) {
     const auto begin = list.begin() + static_cast<std::ptrdiff_t>(offset[i]);
-    const auto end = begin + count[i];
+    const auto end = begin + reads.count[i];
     std::sort(begin, end);
     const auto unique_end = std::unique(begin, end);
     for (auto at = begin; at != unique_end;) {

@@ -35,7 +35,17 @@ public:
   /// by operations with derivatives: not by comparisons, and not through floor and its like.
   JacobianPattern pattern(std::span<const DetectionPoint> points) const;
 
+  /// What the terms of a residual by row read, the union of what is found at the points.
+  RowTerms terms(std::span<const DetectionPoint> points) const;
+
 private:
+  struct Reads {
+    std::vector<uint32_t> count; ///< by row
+    std::vector<uint64_t> offset;
+    std::vector<uint32_t> list, term; ///< by row, in the order of reading
+    std::vector<uint32_t> sums;       ///< by row
+  };
+  Reads reads(const DetectionPoint& point, uint64_t x) const;
   using Columns = std::vector<std::vector<uint32_t>>;
   ProgramCall call(std::vector<uint64_t> words, uint64_t tasks, uint64_t x,
                    const DetectionPoint& point) const;

@@ -41,6 +41,10 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
   for (const LocalTasks& tasks : tables.local)
     local_.push_back({upload(program, tasks.row), upload(program, tasks.columns),
                       upload(program, tasks.places)});
+  if (const TermTasks& terms = tables.terms; terms.count() > 0)
+    terms_ = {upload(program, terms.row),          upload(program, terms.columns),
+              upload(program, terms.places),       upload(program, terms.first),
+              upload(program, terms.term_columns), upload(program, terms.term_places)};
   if (!tables.rows.row.empty())
     row_order_ = upload(program, tables.rows.row);
   if (!tables.places.empty())
@@ -97,6 +101,21 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
     lanes.append(words);
     calls.push_back(finished(local_entry(tasks.width), std::move(words), 0, tasks.count(), x,
                              instances, lanes.threads));
+  }
+  if (const TermTasks& tasks = tables_.terms; tasks.count() > 0) {
+    const LaneWords lanes(tasks.lanes);
+    std::vector<uint64_t> words = {values,
+                                   terms_.row->address(),
+                                   terms_.columns->address(),
+                                   terms_.places->address(),
+                                   terms_.first->address(),
+                                   terms_.term_columns->address(),
+                                   terms_.term_places->address(),
+                                   tasks.count()};
+    lanes.append(words);
+    calls.push_back(finished(terms_entry(tasks), std::move(words), 0, tasks.count(), x, instances,
+                             lanes.threads));
+    calls.back().call.kept_numbers = tasks.most_terms * tasks.inner;
   }
   const ColouredTasks& coloured = tables_.coloured;
   if (coloured.count() > 0)

@@ -28,7 +28,7 @@ public:
   Call product(uint64_t x, uint64_t v, uint64_t y, uint64_t work,
                const CallInstances& instances) const;
   static constexpr size_t kProductDirectionWord = 0; ///< of v
-  /// One for each width.
+  /// One for each width, and one for rows by terms.
   std::vector<Call> jacobian(uint64_t x, uint64_t values, uint64_t work,
                              const CallInstances& instances) const;
 
@@ -51,6 +51,10 @@ private:
     std::unique_ptr<ProgramMemory> row, columns, places;
   };
   std::vector<Local> local_;
+  struct Terms {
+    std::unique_ptr<ProgramMemory> row, columns, places, first, term_columns, term_places;
+  };
+  Terms terms_;
   std::unique_ptr<ProgramMemory> row_order_;
   std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_, entry_places_;
 };

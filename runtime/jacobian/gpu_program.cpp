@@ -69,8 +69,10 @@ std::vector<uint8_t> compile_for_gpu(const cuda::Nvrtc& nvrtc, const std::string
 }
 
 GpuProgram::GpuProgram(const cuda::Context& context, std::span<const uint8_t> image,
-                       const ResidualSource& source, const ParameterSet& parameters, bool batch)
-    : context_(context), source_(source), batch_(batch), module_(context, image),
+                       const ResidualSource& source, const ParameterSet& parameters, bool batch,
+                       bool f32)
+    : context_(context), source_(source), batch_(batch),
+      number_bytes_(f32 ? sizeof(float) : sizeof(double)), module_(context, image),
       take_status_(module_.kernel("sparsertc_take_status")), stream_(context),
       status_(context, sizeof(ResidualStatus)) {
   for (const ParameterArray& array : parameters.arrays)
@@ -107,7 +109,8 @@ void GpuProgram::enqueue(const cuda::Kernel& kernel, const ProgramCall& call,
   if (blocks_x > context_.properties().max_grid[0])
     throw UserError(fmt::format("{} tasks are more than the GPU takes at once", tasks));
   cuda::check(context_.api().cuLaunchKernel(kernel.handle, static_cast<uint32_t>(blocks_x),
-                                            static_cast<uint32_t>(blocks_y), 1, threads, 1, 1, 0,
+                                            static_cast<uint32_t>(blocks_y), 1, threads, 1, 1,
+                                            call.kept_numbers * number_bytes_ * threads,
                                             stream.handle(), &argument, nullptr),
               "cuLaunchKernel",
               [&] { return fmt::format("launching the kernel {}", kernel.name); });

@@ -25,7 +25,8 @@ class GpuProgram : public ResidualProgram {
 public:
   /// `context` must outlive it.
   GpuProgram(const cuda::Context& context, std::span<const uint8_t> image,
-             const ResidualSource& source, const ParameterSet& parameters, bool batch);
+             const ResidualSource& source, const ParameterSet& parameters, bool batch,
+             bool f32 = false);
 
   std::unique_ptr<ProgramMemory> allocate(uint64_t bytes) const override;
   void run(const std::string& entry, const ProgramCall& call) const override;
@@ -43,6 +44,7 @@ private:
   ResidualSource source_;
   ParameterSet names_; ///< without values
   bool batch_;
+  uint32_t number_bytes_;
   cuda::Module module_;
   cuda::Kernel take_status_;
   cuda::Stream stream_;

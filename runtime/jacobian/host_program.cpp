@@ -21,6 +21,8 @@ namespace sparsertc::jacobian {
 namespace {
 
 constexpr const char* kSection = "host";
+/// Tasks that a thread takes at once.
+constexpr uint64_t kTasksOfShare = 256;
 
 /// A folder of our own, removed with all that is in it.
 class Folder {
@@ -190,10 +192,22 @@ void HostProgram::run(const std::string& entry, const ProgramCall& call) const {
   run(function(entry), call);
 }
 
-void HostProgram::run(Function called, const ProgramCall& call) const {
-  if (called(call.words.data()) == 0)
+void HostProgram::run(Function called, const ProgramCall& call, TaskPool* pool) const {
+  const auto run_tasks = [&](uint64_t first, uint64_t last) {
+    if (called(call.words.data(), first, last) != 0)
+      fail();
+  };
+  if (pool == nullptr || call.tasks < 2 * kTasksOfShare) {
+    run_tasks(0, call.tasks);
     return;
-  ResidualStatus status;
+  }
+  const uint64_t shares = (call.tasks + kTasksOfShare - 1) / kTasksOfShare;
+  pool->run(shares,
+            [&](uint64_t share) { run_tasks(share * kTasksOfShare, (share + 1) * kTasksOfShare); });
+}
+
+void HostProgram::fail() const {
+  ResidualStatus status; // the calling thread's
   void* const take = ::dlsym(handle_, "sparsertc_take_status");
   if (take != nullptr)
     reinterpret_cast<void (*)(ResidualStatus*)>(take)(&status);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/bundle/cache.h"
+#include "runtime/host/task_pool.h"
 #include "runtime/jacobian/residual_program.h"
 
 #include <functional>
@@ -52,14 +53,16 @@ public:
   std::unique_ptr<ProgramMemory> allocate(uint64_t bytes) const override;
   void run(const std::string& entry, const ProgramCall& call) const override;
 
-  using Function = int (*)(const uint64_t* words);
+  using Function = int (*)(const uint64_t* words, uint64_t first_task, uint64_t last_task);
   /// InternalError where there is no such entry.
   Function function(const std::string& entry) const;
-  void run(Function function, const ProgramCall& call) const;
+  /// All tasks, on the threads of the pool where that is not null.
+  void run(Function function, const ProgramCall& call, TaskPool* pool = nullptr) const;
   bool was_cached() const { return was_cached_; }
 
 private:
   void open(const std::vector<uint8_t>& object);
+  [[noreturn]] void fail() const;
 
   ResidualSource source_;
   ParameterSet names_; ///< without values

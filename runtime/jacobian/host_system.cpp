@@ -47,9 +47,9 @@ void check_length(size_t given, uint64_t expected) {
 } // namespace
 
 HostSystem::HostSystem(std::shared_ptr<const HostProgram> program, JacobianTables tables,
-                       ParameterSet parameters, bool by_row, bool f32)
+                       ParameterSet parameters, bool by_row, bool f32, TaskPool* pool)
     : program_(std::move(program)), tables_(std::move(tables)), parameters_(std::move(parameters)),
-      f32_(f32), evaluation_(*program_, tables_, parameters_, by_row, f32) {}
+      f32_(f32), pool_(pool), evaluation_(*program_, tables_, parameters_, by_row, f32) {}
 
 CallInstances HostSystem::only(uint64_t instance) const {
   CallInstances instances;
@@ -59,7 +59,7 @@ CallInstances HostSystem::only(uint64_t instance) const {
 }
 
 void HostSystem::run(const Evaluation::Call& call) const {
-  program_->run(call.entry, call.call);
+  program_->run(program_->function(call.entry), call.call, pool_);
 }
 
 void HostSystem::residual(std::span<const double> x, std::span<double> f, uint64_t instance) const {

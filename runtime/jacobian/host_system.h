@@ -13,9 +13,10 @@ namespace sparsertc::jacobian {
 class HostSystem : public NonlinearSystem {
 public:
   /// `program` has the evaluation entries that the tables need (program.h), with options.batch
-  /// where a parameter varies. `by_row`: the residual's form.
+  /// where a parameter varies. `by_row`: the residual's form. `pool`: works on each evaluation, of
+  /// which there must not be two at once then; null: the calling thread does alone.
   HostSystem(std::shared_ptr<const HostProgram> program, JacobianTables tables,
-             ParameterSet parameters, bool by_row, bool f32);
+             ParameterSet parameters, bool by_row, bool f32, TaskPool* pool = nullptr);
 
   uint64_t instances() const override { return parameters_.instances; }
   const JacobianPattern& pattern() const override { return tables_.pattern; }
@@ -35,6 +36,7 @@ private:
   JacobianTables tables_;
   ParameterSet parameters_;
   bool f32_;
+  TaskPool* pool_;
   Evaluation evaluation_;
 };
 

@@ -34,6 +34,10 @@ std::string coloured_entry(uint32_t width) {
   return fmt::format("sparsertc_coloured_{}", width);
 }
 
+std::string terms_entry(const TermTasks& tasks) {
+  return fmt::format("sparsertc_terms_{}_{}", tasks.outer, tasks.inner);
+}
+
 std::vector<ProgramEntry> inspection_entries() {
   return {{"sparsertc_form", "FormCall"},
           {"sparsertc_residual", "ResidualCall"},
@@ -47,6 +51,9 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
                                        {"sparsertc_product", "ProductCall"}};
   for (const LocalTasks& tasks : tables.local)
     entries.push_back({local_entry(tasks.width), fmt::format("LocalCall<{}>", tasks.width)});
+  if (tables.terms.count() > 0)
+    entries.push_back({terms_entry(tables.terms),
+                       fmt::format("TermsCall<{}, {}>", tables.terms.outer, tables.terms.inner)});
   if (tables.coloured.count() > 0)
     entries.push_back({coloured_entry(tables.coloured.width),
                        fmt::format("ColouredCall<{}>", tables.coloured.width)});
@@ -58,14 +65,15 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
 std::string make_program(const ResidualSource& source, const ParameterSet& parameters,
                          const ProgramOptions& options) {
   line_of_residual(source); // there is one
-  std::string text =
-      fmt::format("#define SPARSERTC_REAL {}\n"
-                  "#define SPARSERTC_BATCH {:d}\n"
-                  "#define SPARSERTC_CHECKED {:d}\n"
-                  "#define SPARSERTC_LOOP_LIMIT {}u\n"
-                  "#define SPARSERTC_SHARED {:d}\n",
-                  options.f32 ? "float" : "double", options.batch, options.checked,
-                  options.loop_limit > 0 ? options.loop_limit : UINT32_MAX, options.shared);
+  std::string text = fmt::format("#define SPARSERTC_REAL {}\n"
+                                 "#define SPARSERTC_BATCH {:d}\n"
+                                 "#define SPARSERTC_CHECKED {:d}\n"
+                                 "#define SPARSERTC_LOOP_LIMIT {}u\n"
+                                 "#define SPARSERTC_SHARED {:d}\n"
+                                 "#define SPARSERTC_KEPT {}\n",
+                                 options.f32 ? "float" : "double", options.batch, options.checked,
+                                 options.loop_limit > 0 ? options.loop_limit : UINT32_MAX,
+                                 options.shared, kMostKeptNumbers);
   for (const std::string_view header :
        {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
     text += headed(header);

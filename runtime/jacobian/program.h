@@ -41,6 +41,7 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
 inline constexpr const char* kWriteEntry = "sparsertc_write";
 std::string local_entry(uint32_t width);
 std::string coloured_entry(uint32_t width);
+std::string terms_entry(const TermTasks& tasks);
 
 /// UserError where the source has no residual, or loops that cannot be limited; and as
 /// parameter_types().

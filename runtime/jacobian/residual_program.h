@@ -51,6 +51,7 @@ struct ProgramCall {
   uint64_t tasks = 1;
   uint64_t threads = 0; ///< of a GPU, for each instance; 0: one for each task
   uint64_t instances = 1;
+  uint32_t kept_numbers = 0; ///< of a thread of a GPU, in shared memory
 };
 
 class ResidualProgram {

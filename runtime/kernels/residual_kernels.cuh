@@ -160,6 +160,60 @@ struct LocalCall {
   }
 };
 
+/// Derivatives of a row by O columns of its own and I of each of its sum's terms
+/// (ir/jacobian_tables.h: TermTasks).
+template <int O, int I>
+struct TermsCall {
+  Real* values;
+  const u32* row;
+  const u32* columns;
+  const u32* places;
+  const u32* first;
+  const u32* term_columns;
+  const u32* term_places;
+  u64 count;
+  TaskLanes lanes;
+  Common c;
+  using T = Dual<Real, typename SeedTerms<O, I>::Tangent>;
+  __device__ u64 tasks() const { return count; }
+  __device__ void operator()(u64 task, u64 instance) const {
+    if constexpr (kByRow) {
+      const Parameters p = c.parameters_of(instance);
+      TermState& state = term_state();
+      SeedTerms<O, I> seed;
+      seed.inner = state.column;
+      u32 place[O];
+      for (int k = 0; k < O; ++k) {
+        seed.outer[k] = load(columns + task * O + k);
+        place[k] = load(places + task * O + k);
+      }
+      const u32 begin = load(first + task), terms = load(first + task + 1) - begin;
+      state.columns = term_columns + u64(begin) * I;
+      state.terms = terms;
+      state.kept = 0;
+      for (int i = 0; i < I; ++i)
+        state.column[i] = 0xFFFFFFFFu;
+      T own = T(0);
+      residual(Row(load(row + task)), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
+      for (int k = 0; k < O; ++k)
+        if (writes(k) && seed.outer[k] != 0xFFFFFFFFu)
+          values[c.place(place[k], instance)] = own.t.d[k];
+      const Real slope = own.t.d[O]; // by the sum
+      u32 mine = 0;
+      for (u32 term = own_lane(); term < terms; term += lane_count(), ++mine)
+        for (int i = 0; i < I; ++i) {
+          const u64 at = u64(begin + term) * I + i;
+          if (load(term_columns + at) == 0xFFFFFFFFu)
+            continue;
+          // What does not move the sum does not move the row, however steep it is.
+          const Real by = mine < state.kept ? kept_number(mine * I + i) : Real(0);
+          values[c.place(load(term_places + at), instance)] =
+              by == Real(0) && ::isinf(slope) ? Real(0) : slope * by;
+        }
+    }
+  }
+};
+
 /// Derivatives of all rows by W colours (ir/jacobian_tables.h: ColouredTasks); `work`: (1 + W) n
 /// numbers for each task and instance.
 template <int W>
@@ -202,22 +256,27 @@ struct WriteCall {
 };
 
 /// How many unknowns each row reads, counting each as often as it is read, and which they are
-/// where there is a list; row i's list begins at offset[i].
+/// where there is a list, and in which term of a sum; row i's list begins at offset[i].
 struct ReadsCall {
   u32* count;
+  u32* sums;
   const u64* offset;
   u32* list;
+  u32* terms;
   Common c;
   __device__ u64 tasks() const { return c.n; }
   template <class T = Dual<Real, SeedReads::Tangent>>
   __device__ void operator()(u64 task, u64 instance) const {
     if constexpr (kByRow) {
       u32 reads = 0;
-      const SeedReads seed{&reads, list == nullptr ? nullptr : list + offset[task]};
+      const u64 begin = list == nullptr ? 0 : offset[task];
+      const SeedReads seed{&reads, list == nullptr ? nullptr : list + begin, terms + begin};
+      sum_state().sums = 0;
       T own = T(0);
       residual(Row(task), Unknowns<T>(c.vector(c.x, instance), c.n, seed),
                c.parameters_of(instance), own);
       count[task] = reads;
+      sums[task] = sum_state().sums;
     }
   }
 };
@@ -287,7 +346,7 @@ __device__ void run_shared(const Call& call) {
 template <class Call>
 __device__ void run(const Call& call) {
   if (kChecked)
-    inside_sum() = false;
+    sum_state() = SumState{};
   if (kShared)
     lanes_of_task() = 1;
   if constexpr (SharedCall<Call>) {
@@ -303,8 +362,8 @@ __device__ void run(const Call& call) {
       call(task, 0);
   }
 }
-#define SPARSERTC_ENTRY(name, Call)                                                                \
-  extern "C" __global__ void name(const Call call) {                                               \
+#define SPARSERTC_ENTRY(name, ...)                                                                 \
+  extern "C" __global__ void name(const __VA_ARGS__ call) {                                        \
     run(call);                                                                                     \
   }
 
@@ -316,12 +375,12 @@ extern "C" __global__ void sparsertc_take_status(Status* status) {
 
 #else
 
-/// 0, or the code of what went wrong: then the rest was not done.
+/// The tasks from first to last. 0, or the code of what went wrong: then the rest was not done.
 template <class Call>
-int run(const Call& call) {
-  inside_sum() = false; // a sum that went wrong may have left it
+int run(const Call& call, u64 first, u64 last) {
+  sum_state() = SumState{}; // a sum that went wrong may have left it
   try {
-    for (u64 task = 0; task < call.tasks(); ++task)
+    for (u64 task = first; task < last && task < call.tasks(); ++task)
       for (u64 instance = 0; instance < call.c.instances; ++instance)
         call(task, instance);
   } catch (const Stopped&) {
@@ -329,9 +388,10 @@ int run(const Call& call) {
   }
   return 0;
 }
-#define SPARSERTC_ENTRY(name, Call)                                                                \
-  extern "C" __attribute__((visibility("default"))) int name(const Call* call) {                   \
-    return run(*call);                                                                             \
+#define SPARSERTC_ENTRY(name, ...)                                                                 \
+  extern "C" __attribute__((visibility("default"))) int name(                                      \
+      const __VA_ARGS__* call, sparsertc::u64 first, sparsertc::u64 last) {                        \
+    return run(*call, first, last);                                                                \
   }
 
 /// Of the calling thread.

@@ -205,6 +205,36 @@ struct SeedColours {
   }
 };
 
+/// Of a row with a sum: which unknowns its terms have as their own, and where the sum stands.
+struct TermState {
+  const u32* columns = nullptr; ///< kInner for each term that is known
+  u32 terms = 0;                ///< that are known; 0 behind the sum
+  u32 kept = 0;                 ///< terms of this thread whose derivatives are kept
+  u32 column[4] = {0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu}; ///< of the term at hand
+};
+
+/// O tangents by unknowns of the row, I by those of the term at hand; outside of terms the first of
+/// the I is the derivative by the row's sum.
+template <int O, int I>
+struct SeedTerms {
+  static constexpr int kOuter = O, kInner = I;
+  using Tangent = Directions<O + I, SeedTerms>;
+  u32 outer[O];
+  const u32* inner; ///< TermState::column
+  __device__ Tangent operator()(long long j) const {
+    Tangent t;
+    for (int k = 0; k < O; ++k)
+      t.d[k] = outer[k] == static_cast<u32>(j) ? Real(1) : Real(0);
+    for (int k = 0; k < I; ++k)
+      t.d[O + k] = inner[k] == static_cast<u32>(j) ? Real(1) : Real(0);
+    return t;
+  }
+};
+template <class A>
+inline constexpr bool kByTerms = false;
+template <int W, int O, int I>
+inline constexpr bool kByTerms<Dual<Real, Directions<W, SeedTerms<O, I>>>> = true;
+
 /// One tangent: the derivative in the direction of a vector.
 struct SeedVector {
   using Tangent = Directions<1, SeedVector>;
@@ -216,14 +246,26 @@ struct SeedVector {
   }
 };
 
-/// Counts what a row reads, and writes it down where there is a list.
+/// Where a thread is in its row's sums; known in checked programs alone.
+struct SumState {
+  bool inside = false;
+  u32 sums = 0;
+  u32 term = 0;
+};
+__device__ inline SumState& sum_state();
+
+/// Counts what a row reads, and writes it down where there is a list, with the term's number plus
+/// 1, or 0 outside of sums.
 struct SeedReads {
   using Tangent = Columns<SeedReads>;
   u32* count;
   u32* list;
+  u32* terms;
   __device__ Tangent operator()(long long j) const {
-    if (list != nullptr)
+    if (list != nullptr) {
       list[*count] = static_cast<u32>(j);
+      terms[*count] = sum_state().inside ? sum_state().term + 1 : 0;
+    }
     ++*count;
     return {0};
   }
@@ -271,10 +313,18 @@ __device__ inline u32 lane_count() {
 __device__ inline u32 own_lane() {
   return kShared ? threadIdx.x & (lane_count() - 1) : 0;
 }
-/// Whether the thread is inside of a sum; looked at in checked programs alone.
-__device__ inline bool& inside_sum() {
-  __shared__ bool inside[kMostThreads];
-  return inside[threadIdx.x];
+__device__ inline SumState& sum_state() {
+  __shared__ alignas(SumState) unsigned char states[kMostThreads * sizeof(SumState)];
+  return reinterpret_cast<SumState*>(states)[threadIdx.x];
+}
+__device__ inline TermState& term_state() {
+  __shared__ alignas(TermState) unsigned char states[kMostThreads * sizeof(TermState)];
+  return reinterpret_cast<TermState*>(states)[threadIdx.x];
+}
+/// What a term's own derivatives are until that by the sum is known: number k of the thread.
+__device__ inline Real& kept_number(u32 k) {
+  extern __shared__ Real sparsertc_kept[];
+  return sparsertc_kept[k * blockDim.x + threadIdx.x];
 }
 __device__ inline u32 lanes_mask(u32 lanes) {
   return lanes == 32 ? 0xFFFFFFFFu : ((1u << lanes) - 1u) << (threadIdx.x & 31 & ~(lanes - 1));
@@ -287,12 +337,13 @@ __device__ A over_lanes(A value) {
     value += __shfl_xor_sync(mask, value, apart);
   return value;
 }
+/// Of its first `words` tangents alone.
 template <AnyDual N>
-__device__ N over_lanes(N a) {
+__device__ N over_lanes(N a, int words = N::Tangent::kWords) {
   const u32 lanes = lane_count(), mask = lanes_mask(lanes);
   for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
     a.v += __shfl_xor_sync(mask, a.v, apart);
-    for (int k = 0; k < N::Tangent::kWords; ++k)
+    for (int k = 0; k < words; ++k)
       a.t.set_word(k, a.t.word(k) + __shfl_xor_sync(mask, a.t.word(k), apart));
   }
   return a;
@@ -304,11 +355,57 @@ inline u32 lane_count() {
 inline u32 own_lane() {
   return 0;
 }
-inline bool& inside_sum() {
-  static thread_local bool inside = false;
-  return inside;
+inline SumState& sum_state() {
+  static thread_local SumState state;
+  return state;
+}
+inline TermState& term_state() {
+  static thread_local TermState state;
+  return state;
+}
+/// What a term's own derivatives are until that by the sum is known: number k of the thread.
+inline Real& kept_number(u32 k) {
+  static thread_local Real kept[SPARSERTC_KEPT];
+  return kept[k];
 }
 #endif
+
+/// Of the row's first sum each term has tangents of its own; those that are all terms' are added.
+template <class T, class F>
+__device__ T sum_of_terms(long long first, long long last, const F& term, u32 line) {
+  constexpr int kOuter = T::Tangent::Seed::kOuter, kInner = T::Tangent::Seed::kInner;
+  TermState& state = term_state();
+  const u32* const columns = state.columns;
+  const u32 known = state.terms;
+  state.terms = 0;
+  LoopLimit limit(line);
+  T sum = T(0);
+  u32 kept = 0;
+  for (long long k = first + own_lane(); k < last; k += lane_count()) {
+    limit.step();
+    const u32 index = static_cast<u32>(k - first);
+    const bool own = index < known;
+    for (int i = 0; i < kInner; ++i)
+      state.column[i] = own ? load(columns + index * kInner + i) : 0xFFFFFFFFu;
+    T value = term(k);
+    for (int i = 0; own && i < kInner; ++i) {
+      kept_number(kept * kInner + i) = value.t.d[kOuter + i];
+      value.t.d[kOuter + i] = 0;
+    }
+    kept += own ? 1 : 0;
+    sum += value;
+  }
+  for (int i = 0; i < kInner; ++i)
+    state.column[i] = 0xFFFFFFFFu;
+  if constexpr (kShared)
+    sum = over_lanes(sum, known == 0 ? kOuter + kInner : kOuter);
+  if (known == 0)
+    return sum;
+  state.kept = kept;
+  for (int i = 0; i < kInner; ++i)
+    sum.t.d[kOuter + i] = i == 0 ? Real(1) : Real(0);
+  return sum;
+}
 
 /// The sum of term(k) for first <= k < last. The terms may be computed by several threads at once:
 /// they must not depend on each other, nor hold sums themselves.
@@ -317,22 +414,29 @@ __device__ auto sum_over(long long first, long long last, const F& term,
                          u32 line = __builtin_LINE()) {
   using T = decltype(term(first));
   if (kChecked) {
-    if (inside_sum())
+    SumState& state = sum_state();
+    if (state.inside)
       stop(kNestedSum, line, 0, 0);
-    inside_sum() = true;
+    state.inside = true;
+    ++state.sums;
   }
-  LoopLimit limit(line);
   T sum = T(0);
-  for (long long k = first + own_lane(); k < last; k += lane_count()) {
-    limit.step();
-    sum += term(k);
+  if constexpr (kByTerms<T>) {
+    sum = sum_of_terms<T>(first, last, term, line);
+  } else {
+    LoopLimit limit(line);
+    for (long long k = first + own_lane(); k < last; k += lane_count()) {
+      limit.step();
+      if (kChecked)
+        sum_state().term = static_cast<u32>(k - first);
+      sum += term(k);
+    }
+    if constexpr (kShared)
+      sum = over_lanes(sum);
   }
   if (kChecked)
-    inside_sum() = false;
-  if constexpr (kShared)
-    return over_lanes(sum);
-  else
-    return sum;
+    sum_state().inside = false;
+  return sum;
 }
 
 // ---- what the user's function is given ----

@@ -3,13 +3,16 @@
 // where the loader finds it.
 //
 //   bench_newton_gpu [--instances N] [--threads N] [--repeat N] [--refactor-every N]
-//                    [--damping on|off] [--width N] [--group N] [--block N] F.cu CASE.m...
+//                    [--damping on|off] [--width N] [--compression local|terms] [--lanes N]
+//                    [--jacobian] [--group N] [--block N] F.cu CASE.m...
 //
 // F.cu            tools/examples/power_flow/F.cu
 // --instances N   a batch of load scenarios, each load times a factor from 0.9 to 1.1; else one
 //                 system, a step split by its phases
 // --threads N     of the host; else all
 // --width N       derivatives at once; else what the inspector predicts to be fastest
+// --compression local|terms, --lanes N (entries of a row for each lane): likewise
+// --jacobian      only the Jacobian, beside a kernel that only writes as many numbers
 // --group N       instances of a block where a batch is factorized and solved by one kernel, of
 //                 --block N (512) threads; 0: by straight-line code for each
 //
@@ -17,6 +20,7 @@
 // wall-clock times from the start vector on the device to the last flag. Both sides start at the
 // file's voltages, iterate until max |F| <= 1e-8, and their solutions are compared.
 #include "ir/error.h"
+#include "runtime/driver/graph.h"
 #include "tests/support/klu_reference.h"
 #include "tests/support/named_parameters.h"
 #include "tools/assemblers.h"
@@ -35,7 +39,9 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +56,10 @@ using power_flow::Scenarios;
 struct Options {
   uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0, block = 512;
   uint32_t group = UINT32_MAX; ///< chosen
-  bool damping = true;
+  uint32_t share = UINT32_MAX; ///< chosen
+  bool damping = true, only_jacobian = false;
+  std::optional<JacobianCompression> compression;
+  std::optional<uint32_t> lanes;
   std::string residual;
   std::vector<std::string> cases;
 };
@@ -147,6 +156,34 @@ std::string outcomes_text(const std::vector<newton::Report>& reports) {
                      worst);
 }
 
+/// The Jacobian alone, and a kernel that only writes as many numbers to the same places.
+void bench_jacobian(const cuda::Context& gpu, JacobianRequest request, unsigned repeat) {
+  request.with_write_entry = true;
+  JacobianFacts facts;
+  const auto system = make_gpu_system(gpu, request, facts);
+  const uint64_t count = request.instances;
+  const cuda::Stream stream(gpu);
+  std::vector<double> start;
+  for (const double x : request.x0)
+    start.insert(start.end(), count, x);
+  const cuda::DeviceBuffer x(gpu, start.size() * sizeof(double)),
+      values(gpu, facts.pattern.nnz() * count * sizeof(double));
+  x.upload({reinterpret_cast<const uint8_t*>(start.data()), x.bytes()}, stream);
+  stream.synchronize();
+  const auto time = [&](const std::function<void()>& enqueue) {
+    enqueue(); // loads the code, which a graph would not
+    return cuda::Graph(gpu, stream, enqueue).time(repeat).median_us;
+  };
+  const double jacobian = time([&] { system->jacobian(x.address(), values.address(), stream); }),
+               writing = time([&] { system->write_values(values.address(), stream); });
+  const JacobianCandidate& chosen = facts.schedule.chosen;
+  fmt::print("       Jacobian alone {:.1f} us, writing as many numbers {:.1f} us, {:.1f} times; {} "
+             "width {} ({}+{}), {} entries a lane, {} tasks, {} by terms, {} kernels\n",
+             jacobian, writing, jacobian / writing, to_string(chosen.compression), chosen.width,
+             chosen.outer, chosen.inner, chosen.entries_per_lane, chosen.tasks, chosen.term_tasks,
+             chosen.kernels);
+}
+
 void bench(const std::string& path, const Options& options, const cuda::Context& gpu,
            const Assembler& assembler, TaskPool& pool) {
   const PowerCase grid = read_power_case(path);
@@ -168,6 +205,13 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
   if (options.group != UINT32_MAX)
     request.rounds = lu::GpuRoundsShape{options.group, options.block};
   request.jacobian.x0 = model.start();
+  request.jacobian.compression = options.compression;
+  request.jacobian.entries_per_lane = options.lanes;
+  if (options.only_jacobian) {
+    fmt::print("{}\n", path);
+    bench_jacobian(gpu, request.jacobian, options.repeat);
+    return;
+  }
   const NewtonResult found = run_newton_on_gpu(gpu, request);
   const double count = options.instances;
   fmt::print("{}: {} unknowns, {} entries, {} in L+U, order {}\n", path, model.unknowns(),
@@ -179,10 +223,7 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
   if (found.rounds.group > 0)
     fmt::print("       factorization and solve are one: groups of {}, blocks of {}\n",
                found.rounds.group, found.rounds.threads);
-  fmt::print("       Jacobian: {} {}\n", to_string(found.facts.schedule.chosen.compression),
-             found.facts.schedule.chosen.width == 0
-                 ? std::string("own width")
-                 : fmt::format("width {}", found.facts.schedule.chosen.width));
+  bench_jacobian(gpu, request.jacobian, options.repeat);
   if (options.instances == 1) {
     std::vector<std::string> history;
     for (const double norm : found.reports[0].history)
@@ -225,18 +266,28 @@ int run(int count, char** words) {
                              : word == "--repeat"         ? &options.repeat
                              : word == "--refactor-every" ? &options.refactor_every
                              : word == "--width"          ? &options.width
+                             : word == "--group"          ? &options.group
+                             : word == "--block"          ? &options.block
+                             : word == "--lanes"          ? &options.share
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
       const std::string_view digits = words[++i];
       std::from_chars(digits.data(), digits.data() + digits.size(), *number);
     } else if (word == "--damping" && i + 1 < count) {
       options.damping = std::string_view(words[++i]) != "off";
+    } else if (word == "--compression" && i + 1 < count) {
+      options.compression = std::string_view(words[++i]) == "local" ? JacobianCompression::local
+                                                                    : JacobianCompression::terms;
+    } else if (word == "--jacobian") {
+      options.only_jacobian = true;
     } else if (options.residual.empty()) {
       options.residual = word;
     } else {
       options.cases.emplace_back(word);
     }
   }
+  if (options.share != UINT32_MAX)
+    options.lanes = options.share;
   if (options.cases.empty() || options.instances == 0 || options.refactor_every == 0) {
     fmt::print(stderr,
                "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "

@@ -5,6 +5,7 @@
 #define SPARSERTC_CHECKED 1
 #define SPARSERTC_LOOP_LIMIT 1000u
 #define SPARSERTC_SHARED 0
+#define SPARSERTC_KEPT 8
 #include "runtime/kernels/residual_prelude.cuh"
 
 #include "runtime/kernels/dual.cuh"

@@ -147,6 +147,70 @@ TEST_CASE("jacobian: the same by every compression and width, in f32, and elsewh
   }
 }
 
+TEST_CASE("jacobian: by the terms of sums, as by rows") {
+  if (!have_compiler())
+    return;
+  // One sum within a function; a second one that uses the first in every fifth row; terms that read
+  // what others read; rows without a term; sums of which nothing moves the row.
+  const std::string text = by_row(R"(
+  const int n = x.size();
+  const T first = sum_over(0, i % 6, [&](long long k) {
+    return sin(x[(i + k + 1) % n]) * x[i] + (k == 2 ? x[(i + 1) % n] : T(0));
+  });
+  f = x[i] * x[i] + (i % 4 == 0 ? sqrt(first * first) : exp(first));
+  if (i % 5 == 0)
+    f += sum_over(0, 3, [&](long long k) { return first * x[k] + cos(first); });
+)");
+  for (const uint64_t n : {uint64_t{9}, uint64_t{1200}}) {
+    CAPTURE(n);
+    JacobianRequest request = request_of(text, n);
+    for (uint64_t j = 0; j < n; ++j)
+      request.x0[j] = 0.2 + 0.1 * static_cast<double>(j % 7);
+    JacobianFacts facts;
+    request.compression = JacobianCompression::local;
+    const auto rows = make_host_system(request, facts);
+    std::vector<double> expected(facts.pattern.nnz()), values(expected.size(), -7);
+    rows->jacobian(request.x0, expected);
+    TaskPool pool(3);
+    request.pool = &pool;
+    request.compression = JacobianCompression::terms;
+    const auto terms = make_host_system(request, facts);
+    CHECK(facts.schedule.chosen.term_tasks > 0);
+    CHECK(facts.schedule.chosen.term_tasks < facts.schedule.chosen.tasks);
+    terms->jacobian(request.x0, values);
+    double worst = 0;
+    for (size_t k = 0; k < values.size(); ++k)
+      worst = std::max(worst, std::abs(values[k] - expected[k]) / (1 + std::abs(expected[k])));
+    CHECK(worst < 1e-14);
+    // The same numbers by one thread.
+    request.pool = nullptr;
+    std::vector<double> again(values.size());
+    make_host_system(request, facts)->jacobian(request.x0, again);
+    CHECK(again == values);
+  }
+  // What is not asked for is chosen where it is predicted to be faster.
+  const ResidualCase graph = test::weighted_graph(60);
+  JacobianFacts facts;
+  const auto system = make_host_system(request_of(graph), facts);
+  CHECK(facts.schedule.chosen.compression == JacobianCompression::terms);
+}
+
+TEST_CASE("jacobian: a mistake on another thread is told") {
+  if (!have_compiler())
+    return;
+  JacobianRequest request =
+      request_of(by_row("f = x[i + (x[0] > 2 && i == 1900 ? 500 : 0)];"), 2000);
+  TaskPool pool(3);
+  request.pool = &pool;
+  JacobianFacts facts;
+  const auto system = make_host_system(request, facts);
+  std::vector<double> x(2000, 3.0), f(2000);
+  CHECK_THROWS_WITH(system->residual(x, f), Contains("unknown x[2400] was read"));
+  x[0] = 1;
+  system->residual(x, f);
+  CHECK(f[7] == 3);
+}
+
 TEST_CASE("jacobian: instances have parameters of their own") {
   if (!have_compiler())
     return;

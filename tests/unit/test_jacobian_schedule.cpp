@@ -5,8 +5,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 using namespace sparsertc;
@@ -27,6 +29,21 @@ std::map<uint32_t, Entry> stored(const Pattern& pattern, const JacobianTables& t
       if (tasks.columns[k] != kNoTangent)
         CHECK(entries.emplace(tasks.places[k], Entry{tasks.row[k / tasks.width], tasks.columns[k]})
                   .second);
+  }
+  const TermTasks& terms = tables.terms;
+  REQUIRE(terms.columns.size() == terms.outer * terms.count());
+  REQUIRE(terms.first.size() == terms.count() + 1);
+  REQUIRE(terms.term_columns.size() == uint64_t{terms.inner} * terms.first.back());
+  const auto add = [&](uint32_t row, const std::vector<uint32_t>& columns,
+                       const std::vector<uint32_t>& places, uint64_t begin, uint64_t end) {
+    for (uint64_t k = begin; k < end; ++k)
+      if (columns[k] != kNoTangent)
+        CHECK(entries.emplace(places[k], Entry{row, columns[k]}).second);
+  };
+  for (uint64_t t = 0; t < terms.count(); ++t) {
+    add(terms.row[t], terms.columns, terms.places, terms.outer * t, terms.outer * (t + 1));
+    add(terms.row[t], terms.term_columns, terms.term_places, uint64_t{terms.inner} * terms.first[t],
+        uint64_t{terms.inner} * terms.first[t + 1]);
   }
   const ColouredTasks& coloured = tables.coloured;
   for (uint64_t t = 0; t < coloured.count(); ++t)
@@ -181,4 +198,70 @@ TEST_CASE("jacobian schedule: patterns at the edge") {
   wide.columns = 2;
   wide.row_offset = {0, 0};
   CHECK_THROWS_WITH(schedule_jacobian(wide, {}), Contains("1 x 2"));
+}
+
+TEST_CASE("jacobian schedule: rows by the terms of their sums") {
+  const uint64_t seed = 62;
+  CAPTURE(seed);
+  Random random(seed);
+  // Row i reads x[i] beside its sum, two unknowns in each term, one of them sometimes in two terms;
+  // every seventh row has two sums, every fifth none.
+  const uint32_t n = 40;
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  RowTerms terms;
+  const auto read = [&](uint32_t term, uint32_t column) {
+    terms.term.push_back(term);
+    terms.column.push_back(column);
+  };
+  for (uint32_t i = 0; i < n; ++i) {
+    read(0, i);
+    entries.emplace_back(i, i);
+    for (uint32_t t = 0; t < i % 9 && i % 5 != 0; ++t) {
+      read(t + 1, (i + 1 + 2 * t) % n);
+      read(t + 1, (i + (i % 3 == 0 ? 1 : 2 + 2 * t)) % n);
+      entries.emplace_back(i, (i + 1 + 2 * t) % n);
+      entries.emplace_back(i, (i + (i % 3 == 0 ? 1 : 2 + 2 * t)) % n);
+    }
+    terms.offset.push_back(terms.column.size());
+    terms.sums.push_back(i % 5 == 0 ? 0 : i % 7 == 0 ? 2 : 1);
+  }
+  const Pattern pattern = test::pattern_of(n, entries);
+  for (const bool gpu : {false, true}) {
+    CAPTURE(gpu);
+    JacobianScheduleOptions options;
+    options.terms = &terms;
+    options.has_sums = true;
+    options.compression = JacobianCompression::terms;
+    if (gpu)
+      options.machine = JacobianMachine::gpu(100, 1);
+    for (const std::optional<uint32_t> share :
+         {std::optional<uint32_t>(), std::optional<uint32_t>(0), std::optional<uint32_t>(2)}) {
+      options.entries_per_lane = share;
+      const JacobianSchedule schedule = schedule_jacobian(pattern, options);
+      CHECK(schedule.chosen.compression == JacobianCompression::terms);
+      check_tables(pattern, schedule.tables, {});
+      const TermTasks& tasks = schedule.tables.terms;
+      CHECK(tasks.count() == schedule.chosen.term_tasks);
+      CHECK(tasks.count() > 0);
+      CHECK(tasks.most_terms * tasks.inner <= kMostKeptNumbers);
+      for (const uint32_t i : tasks.row)
+        CHECK(terms.sums[i] == 1);
+      for (const uint32_t i : {5u, 7u}) // no sum, two sums
+        CHECK(std::find(tasks.row.begin(), tasks.row.end(), i) == tasks.row.end());
+      uint64_t all = tasks.count();
+      for (const LocalTasks& one : schedule.tables.local)
+        all += one.count();
+      CHECK(all == schedule.chosen.tasks);
+    }
+  }
+  // Less is predicted than by rows; without such rows it is refused.
+  JacobianScheduleOptions options;
+  options.terms = &terms;
+  CHECK(schedule_jacobian(pattern, options).chosen.compression == JacobianCompression::terms);
+  terms.sums.assign(n, 2);
+  CHECK(schedule_jacobian(pattern, options).chosen.compression == JacobianCompression::local);
+  options.compression = JacobianCompression::terms;
+  CHECK_THROWS_WITH(schedule_jacobian(pattern, options), Contains("one sum"));
+  options.terms = nullptr;
+  CHECK_THROWS_AS(schedule_jacobian(pattern, options), UserError);
 }
