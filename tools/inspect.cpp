@@ -95,6 +95,11 @@ Json to_json(const SpmmSchedule& schedule) {
   json["bytes_code"] = predicted.code_bytes;
   json["bytes_data"] = predicted.data_bytes;
   json["balance"] = predicted.balance;
+  if (schedule.tile.strategy == Strategy::panels) {
+    json["steps"] = schedule.panels.steps;
+    json["slots_over_columns"] = schedule.panels.fraction();
+    json["second_slots"] = schedule.panels.second_slots;
+  }
   if (schedule.tile.strategy == Strategy::compressed) {
     json["delta_bits"] = schedule.stream.staged.delta_bits;
     json["bytes_stream"] = schedule.stream.bytes;
@@ -260,6 +265,11 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                         name_of(plan.strategy), plan.schedule.tile_count(), predicted.multiply_adds,
                         predicted.loads, predicted.instructions, predicted.code_bytes,
                         predicted.data_bytes, predicted.balance);
+    if (plan.strategy == Strategy::panels)
+      text +=
+          fmt::format("  panels:  {} step{} of {} columns each, {:.3f} of the columns of A\n",
+                      plan.schedule.panels.steps, plan.schedule.panels.steps == 1 ? "" : "s",
+                      plan.schedule.panels.shape.slots_of_step(), plan.schedule.panels.fraction());
     if (plan.strategy == Strategy::compressed)
       text += describe_stream(plan.schedule, statistics);
   }

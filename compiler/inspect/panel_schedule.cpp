@@ -34,6 +34,11 @@ bool is_tf32(const SpmmSchedule& schedule) {
   return schedule.problem.type == DataType::f32;
 }
 
+uint32_t staged_pitch(const SpmmSchedule& schedule) {
+  return schedule.columns_per_block() * element_bytes(schedule.problem.type) +
+         (is_tf32(schedule) ? 32 : 16);
+}
+
 void check_problem(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   if (schedule.target.is_host)
@@ -119,13 +124,16 @@ PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
   PanelShape shape;
   shape.rows = schedule.tile.rows;
   shape.group = is_tf32(schedule) ? 2 : 4;
-  // Half as many columns again as a round takes, where some are empty.
+  // Half as many columns again as a round takes, where some are empty; with as many as a window
+  // has on their way, which is the most, they have to fit.
   const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
   const double density = static_cast<double>(pattern.nnz()) / positions;
   const double used = std::max(0.1, 1 - std::pow(1 - density, shape.rows));
   const uint32_t slots = shape.slots_of_round();
-  const auto wide = static_cast<uint32_t>(1.5 * slots / used);
-  shape.window = std::max(2 * slots, (wide + 7) / 8 * 8);
+  const uint32_t wanted = std::max(2 * slots, static_cast<uint32_t>(1.5 * slots / used));
+  const auto fitting =
+      static_cast<uint32_t>(schedule.target.shared_bytes_per_block / staged_pitch(schedule) / 2);
+  shape.window = std::max(slots, std::min(wanted, fitting) / 8 * 8);
   return shape;
 }
 
@@ -163,13 +171,12 @@ PanelStep panel_step(const SpmmSchedule& schedule) {
 }
 
 PanelStaging panel_staging(const SpmmSchedule& schedule) {
-  const uint32_t size = element_bytes(schedule.problem.type);
   const PanelPacking& packing = schedule.panels;
   PanelStaging staging;
   const uint32_t rows = packing.shape.window + (schedule.tile.prefetch - 1) * packing.advance;
   // A multiple of 8, so that columns modulo 8 are places modulo 8.
   staging.rows = (std::min(rows, std::max(1u, schedule.inner)) + 7) / 8 * 8;
-  staging.pitch = schedule.columns_per_block() * size + (is_tf32(schedule) ? 32 : 16);
+  staging.pitch = staged_pitch(schedule);
   return staging;
 }
 

@@ -9,6 +9,8 @@ namespace sparsertc::tune {
 namespace {
 
 constexpr uint32_t kMostSums = 128, kLeastSums = 32, kMostWarps = 16, kFullWarps = 8;
+/// More would leave too little shared memory for rows of B.
+constexpr uint32_t kMostColumns = 256;
 
 double predict_panels(const Layer& layer, const Device& device, uint32_t rows, uint32_t vec,
                       uint32_t warps, uint32_t groups) {
@@ -39,20 +41,21 @@ void add_panel_candidates(const Layer& layer, const Device& device, std::vector<
         for (const uint32_t groups : {1u, 2u, 4u, 8u}) {
           const bool wasted = (vec > 1 || warps > 1) && 16 * vec * warps >= layer.n;
           if (rows * vec > kMostSums || rows * vec < kLeastSums || warps * groups > kMostWarps ||
-              wasted || (groups > 1 && rows * groups / 2 >= layer.m))
+              32 * vec * warps > kMostColumns || wasted ||
+              (groups > 1 && rows * groups / 2 >= layer.m))
             continue;
-          for (const uint32_t prefetch : {3u, 2u}) {
+          for (const bool short_of_memory : {false, true}) {
             Candidate candidate;
             candidate.words =
-                fmt::format("strategy=panels,rows={},vec={},warps={},groups={},prefetch={}", rows,
-                            vec, warps, groups, prefetch);
+                fmt::format("strategy=panels,rows={},vec={},warps={},groups={}{}", rows, vec, warps,
+                            groups, short_of_memory ? ",prefetch=2" : "");
             candidate.vec = vec;
             candidate.warps = warps;
             candidate.groups = groups;
             candidate.splitk = 1;
             candidate.panel_rows = rows;
-            candidate.predicted_us =
-                predict_panels(layer, device, rows, vec, warps, groups) + (prefetch == 3 ? 0 : 0.1);
+            candidate.predicted_us = predict_panels(layer, device, rows, vec, warps, groups) +
+                                     (short_of_memory ? 0.1 : 0);
             space.push_back(std::move(candidate));
           }
         }
