@@ -279,7 +279,7 @@ TEST_CASE("panels on tensor cores", "[interpret][sanitize]") {
   constexpr const char* kWords[] = {
       "strategy=panels",
       "strategy=panels,rows=16,vec=4,groups=2,warps=1,prefetch=2",
-      "strategy=panels,rows=32,vec=2,groups=1,warps=2,prefetch=4",
+      "strategy=panels,rows=32,vec=2,groups=1,warps=1,prefetch=4",
       "strategy=panels,rows=64,vec=1,groups=2,warps=1",
   };
   unsigned number = 0;
