@@ -2,6 +2,8 @@
 
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "ir/printer.h"
+#include "tools/newton_program.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -229,6 +231,8 @@ void declare(CLI::App& parser, NewtonOptions& options) {
                   "Newton: a new Jacobian every so many iterations")
       ->check(CLI::Range(1u, 1000000u))
       ->capture_default_str();
+  parser.add_flag("--dump-program", options.dump_program,
+                  "Newton: print on standard error the program of the IR that a GPU executes");
   parser.add_option("--solution", options.solution,
                     "Newton: write x, n numbers or n x instances, as .npy");
   declare(parser, options.assembler);
@@ -255,6 +259,12 @@ int run_newton(const NewtonOptions& options, NewtonCommand command) {
   if (command.progress != nullptr)
     command.progress->clear();
   const uint64_t instances = result.reports.size();
+  if (options.dump_program)
+    fmt::print(stderr, "{}",
+               ir::print(newton_program(newton::newton_layout(result.facts.pattern.columns,
+                                                              result.facts.pattern.nnz(), instances,
+                                                              request.options),
+                                        request.options.refactor_every <= 1)));
   if (!options.solution.empty()) {
     std::vector<uint64_t> shape = {result.x.size() / instances};
     if (instances > 1)

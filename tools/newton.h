@@ -20,6 +20,7 @@ struct NewtonOptions {
   double divergence_ratio = newton::Options{}.divergence_ratio;
   uint32_t refactor_every = newton::Options{}.refactor_every;
   std::string solution;
+  bool dump_program = false;
   AssemblerOptions assembler;
   JobOptions jobs;
 };

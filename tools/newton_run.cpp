@@ -8,6 +8,7 @@
 #include "tools/lu_batch.h"
 #include "tools/lu_gpu.h"
 #include "tools/newton_lu.h"
+#include "tools/newton_program.h"
 
 #include <algorithm>
 #include <chrono>
@@ -212,8 +213,11 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   const std::string kernels = newton::compile_gpu_kernels(target_of(gpu));
   newton::GpuNewton::Settings settings;
   settings.newton = request.options;
+  const ir::Module program =
+      newton_program(newton::newton_layout(n, nnz, instances, request.options),
+                     newton::always_new_jacobian(*factors.solver, request.options));
   newton::GpuNewton method(gpu, {reinterpret_cast<const uint8_t*>(kernels.data()), kernels.size()},
-                           *system, *factors.solver, settings, stream);
+                           program, *system, *factors.solver, settings, stream);
   say(request, "iterating");
   std::vector<double> times;
   newton::GpuReport report;

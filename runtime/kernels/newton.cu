@@ -32,16 +32,22 @@ struct State {
 };
 
 struct Control {
-  u32 running; // instances that have not ended
-  u32 trying;  // those among them that have not accepted a step yet
-  u32 stale;   // those that need a new Jacobian
-  u32 unused;
+  u32 running;  // instances that have not ended
+  u32 trying;   // those among them that have not accepted a step yet
+  u32 stale;    // those that need a new Jacobian
+  u32 singular; // instances that have ended so
   double tolerance;
   double divergence_ratio;
   u32 maximum_iterations;
   u32 maximum_halvings;
   u32 damping;
   u32 recorded; // iterations that the history has room for
+  u32 refactor_every;
+  u32 age;    // steps since the Jacobian was new, the next one included
+  u32 begins; // whether the next trial begins a step
+  u32 fresh;  // whether that step's Jacobian is new
+  u32 factorizations;
+  u32 trials;
 };
 
 /// What the factorization has to say: of one matrix (ir/lu_dataflow.h: LuStatusRecord), or a word
@@ -123,6 +129,8 @@ extern "C" __global__ void sparsertc_newton_start(const double* partial, u64 chu
     return;
   State state = {};
   state.norm = state.first = reduce(partial, chunks, instances, instance);
+  for (u64 i = 1; i <= 2 * u64(control->recorded); ++i)
+    history[i * instances + instance] = 0;
   history[instance] = state.norm;
   if (finite(state.norm))
     judge(state, *control);
@@ -133,20 +141,18 @@ extern "C" __global__ void sparsertc_newton_start(const double* partial, u64 chu
   states[instance] = state;
 }
 
-/// Moves x, or leaves it, as the instance's state says. `begins`: 1 where steps begin; then `base`
-/// becomes what x was.
+/// Moves x, or leaves it, as the instance's state says. Where its step begins, `base` becomes what
+/// x was.
 extern "C" __global__ void __launch_bounds__(256)
     sparsertc_newton_step(double* x, double* base, const double* step, u64 n, u64 instances,
-                          u64 log_lanes, u64 chunk, u64 begins, const State* states,
-                          const u64* record, const u32* words, u64 failed_bit, Control* control) {
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
-    control->running = control->trying = control->stale = 0;
+                          u64 log_lanes, u64 chunk, const State* states, const u64* record,
+                          const u32* words, u64 failed_bit, const Control* control) {
   const u32 lanes = 1u << log_lanes, rows = 256u >> log_lanes;
   const u64 instance = u64(blockIdx.x) * lanes + (threadIdx.x & (lanes - 1));
   if (instance >= instances)
     return;
   const State state = states[instance];
-  if (state.action == kLeave || (state.action == kStep && begins == 0))
+  if (state.action == kLeave || (state.action == kStep && control->begins == 0))
     return;
   const bool starts = state.action == kStep;
   if (starts && factorization_of(record, words, u32(failed_bit), instance).failed)
@@ -162,12 +168,11 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-/// Judges the residual at x. `fresh`: whether the step began with a new Jacobian. The history of
-/// step lengths stands behind that of norms: `recorded` + 1 of the latter, by instance.
+/// Judges the residual at x. The history of step lengths stands behind that of norms: `recorded` +
+/// 1 of the latter, by instance.
 extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chunks, u64 instances,
-                                                  u64 begins, u64 fresh, State* states,
-                                                  const u64* record, const u32* words,
-                                                  u64 failed_bit, double* history,
+                                                  State* states, const u64* record,
+                                                  const u32* words, u64 failed_bit, double* history,
                                                   Control* control) {
   const u64 instance = u64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (instance >= instances)
@@ -175,12 +180,13 @@ extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chu
   State state = states[instance];
   if (state.outcome != kRunning)
     return;
-  if (state.action == kStep && begins == 0) { // waits for the others
+  const bool begins = control->begins != 0;
+  if (state.action == kStep && !begins) { // waits for the others
     atomicAdd(&control->running, 1u);
     return;
   }
-  if (begins != 0)
-    state.fresh = u32(fresh);
+  if (begins)
+    state.fresh = control->fresh;
   const Factorization factorization = factorization_of(record, words, u32(failed_bit), instance);
   const double norm = reduce(partial, chunks, instances, instance);
   bool needs_jacobian = false;
@@ -189,7 +195,7 @@ extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chu
     state.length = 1;
     state.halvings = 0;
     needs_jacobian = true;
-  } else if (begins != 0 && factorization.failed) {
+  } else if (begins && factorization.failed) {
     state.outcome = kSingular;
     state.action = kLeave;
   } else if (control->damping == 0 && !finite(norm)) {
@@ -213,6 +219,8 @@ extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chu
       state.outcome = factorization.replaced ? kSingular : kStalled;
   }
   states[instance] = state;
+  if (state.outcome == kSingular)
+    atomicAdd(&control->singular, 1u);
   if (state.outcome != kRunning)
     return;
   atomicAdd(&control->running, 1u);
@@ -220,6 +228,29 @@ extern "C" __global__ void sparsertc_newton_judge(const double* partial, u64 chu
     atomicAdd(&control->trying, 1u);
   if (needs_jacobian)
     atomicAdd(&control->stale, 1u);
+}
+
+/// After the start and after each trial, one thread: what the next trial is. flags: how many
+/// instances go on, how many of them still try their step, whether the next step has a new
+/// Jacobian, how many instances have ended as singular.
+extern "C" __global__ void sparsertc_newton_decide(Control* control, u32* flags) {
+  Control c = *control;
+  c.begins = c.trying == 0 ? 1 : 0;
+  if (c.begins != 0) {
+    c.fresh = c.age >= c.refactor_every || c.stale != 0 ? 1 : 0;
+    c.age = c.fresh != 0 ? 1 : c.age + 1;
+    c.stale = 0;
+  }
+  if (c.running != 0) {
+    ++c.trials;
+    c.factorizations += c.begins != 0 ? c.fresh : 0;
+  }
+  flags[0] = c.running;
+  flags[1] = c.trying;
+  flags[2] = c.fresh;
+  flags[3] = c.singular;
+  c.running = c.trying = 0; // the next judge counts again
+  *control = c;
 }
 
 /// After the norms of the Jacobian's values: what is not finite is not merely singular.

@@ -1,18 +1,18 @@
-// Newton's method on the GPU, for one system or for many at once: iterates, residuals, Jacobians
-// and factors stay there, and after each step the host reads how many instances go on. README.md
-// has the iteration; it is that of newton.h, decision by decision, for every instance on its own.
+// Newton's method on the GPU, for one system or for many at once: executes the program of
+// compiler/lower/newton_program.h. README.md has the iteration; it is that of newton.h, decision by
+// decision, for every instance on its own.
 #pragma once
 
+#include "ir/newton_layout.h"
 #include "runtime/driver/cuda_objects.h"
-#include "runtime/driver/graph.h"
 #include "runtime/jacobian/gpu_system.h"
 #include "runtime/newton/gpu_solver.h"
 #include "runtime/newton/gpu_state.h"
 #include "runtime/newton/newton.h"
+#include "runtime/program/executor.h"
+#include "runtime/program/gpu_device.h"
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,19 +39,30 @@ struct GpuReport {
   Report of(uint64_t instance) const;
 };
 
+/// What a program for such a system and these options has room for.
+NewtonLayout newton_layout(uint64_t unknowns, uint64_t entries, uint64_t instances,
+                           const Options& options);
+/// Whether every step has a new Jacobian: so options want it, or the factors are not kept.
+bool always_new_jacobian(const GpuLinearSolver& solver, const Options& options);
+
 class GpuNewton {
 public:
   struct Settings {
     Options newton;
-    /// Record the work of a step once and launch it as a graph; else launch by launch.
+    /// Record the iteration as CUDA graphs; else launch by launch.
     bool graphs = true;
+    /// Let the device decide, where the driver has conditional nodes; else the host after each
+    /// trial.
+    bool conditional_nodes = true;
   };
 
-  /// Takes the memory. `kernels` is PTX or a cubin; all other arguments must outlive it. UserError
-  /// where the memory does not suffice or the system's numbers are not float64.
+  /// Takes the memory for x, J and the report; the rest with the first solve(). `kernels` is PTX or
+  /// a cubin of newton.cu, `program` that of lower_newton_program for newton_layout(), placed; all
+  /// but `settings` must outlive it. UserError where the memory does not suffice or the system's
+  /// numbers are not float64.
   GpuNewton(const cuda::Context& context, std::span<const uint8_t> kernels,
-            const jacobian::GpuSystem& system, const GpuLinearSolver& solver,
-            const Settings& settings, const cuda::Stream& stream);
+            const ir::Module& program, const jacobian::GpuSystem& system,
+            const GpuLinearSolver& solver, const Settings& settings, const cuda::Stream& stream);
 
   /// n * instances numbers, [entry][instance]: the start, to be filled in before solve(), and the
   /// last accepted iterates after it.
@@ -61,6 +72,8 @@ public:
 
   /// Iterates. Throws what GpuSystem::check throws; that there is no solution is in the report.
   GpuReport solve();
+  /// The copies so far, and what was launched.
+  const program::Executor& executor() const { return executor_; }
 
   /// Device time of each phase of a step with a new Jacobian, and of all of them as one graph:
   /// medians of `samples` replays at what solve() left. solve() starts afresh after it.
@@ -70,29 +83,19 @@ public:
   PhaseTimes time_phases(unsigned samples);
 
 private:
-  void launch(const cuda::Kernel& kernel, uint64_t blocks_x, uint64_t blocks_y,
-              std::span<const uint64_t> arguments) const;
-  void enqueue_norm(cuda::DeviceAddress vector, uint64_t entries) const;
-  void enqueue_move(bool begins) const;
-  void enqueue_judge(bool begins, bool fresh) const;
-  void enqueue_trial(bool begins, bool fresh) const;
-  void enqueue_new_direction() const;
-  /// Runs the work, from its graph where there are graphs.
-  void run(std::unique_ptr<cuda::Graph>& graph, const std::function<void()>& enqueue);
-  void begin(const Options& options);
-  GpuFlags read_flags() const;
-  uint64_t chunks(uint64_t entries) const { return (entries + chunk_ - 1) / chunk_; }
+  program::GpuBindings bindings() const;
 
   const cuda::Context& context_;
   const jacobian::GpuSystem& system_;
   const GpuLinearSolver& solver_;
   Settings settings_;
   const cuda::Stream& stream_;
-  uint64_t n_, instances_, log_lanes_, chunk_;
+  NewtonLayout layout_;
   cuda::Module module_;
-  cuda::Kernel norm_, start_, step_, judge_, classify_;
-  cuda::DeviceBuffer x_, base_, f_, direction_, values_, partial_, states_, history_, control_;
-  std::unique_ptr<cuda::Graph> new_step_, old_step_, retry_;
+  program::GpuDevice device_;
+  program::Executor executor_;
+  cuda::DeviceBuffer x_, values_, states_, history_, control_;
+  GpuControl options_; ///< what the program is given
 };
 
 } // namespace sparsertc::newton

@@ -27,13 +27,15 @@ public:
   Finder(const ir::Module& module, const Function& function, const Blocks& blocks, Records records)
       : module_(module), function_(function), blocks_(blocks), records_(records),
         assignments_(function.register_type.size()), definition_(assignments_.size(), kNone),
-        reads_(assignments_.size()) {
+        allocated_(assignments_.size(), true), reads_(assignments_.size()) {
     for (uint32_t at = 0; at < function.ops.size(); ++at) {
       const Op& op = function.ops[at];
       const uint32_t results = ir::result_count(op);
       for (uint32_t i = 0; i < results; ++i) {
         ++assignments_[op.result.id + i];
         definition_[op.result.id + i] = at;
+        if (op.code != Opcode::alloc)
+          allocated_[op.result.id + i] = false;
       }
       ir::visit_reads(function, op, [&](ir::Reg first, uint32_t count) {
         for (uint32_t i = 0; i < count; ++i)
@@ -204,10 +206,9 @@ private:
     return true;
   }
 
-  /// A buffer that may become a mirror: allocated here, before the region, under one name.
-  bool is_own_host_buffer(uint32_t reg, const Draft& draft) const {
-    return assignments_[reg] == 1 && definition_[reg] < draft.region.begin &&
-           function_.ops[definition_[reg]].code == Opcode::alloc &&
+  /// A buffer that may become a mirror: allocated here, under one name. (Allocations end regions.)
+  bool is_own_host_buffer(uint32_t reg) const {
+    return reg >= function_.parameter_count && allocated_[reg] &&
            function_.register_type[reg].space() == Space::host;
   }
 
@@ -215,13 +216,13 @@ private:
     const Op& op = function_.ops[at];
     const Space to = function_.register_type[op.operand[0]].space();
     const Space from = function_.register_type[op.operand[1]].space();
-    if (from != Space::device || !all_fixed(op, draft))
+    if (from != Space::device || !is_fixed(op.operand[1], draft) || !operand_fixed(op, 2, draft))
       return false;
     if (to == Space::device) {
       ++draft.device_ops;
-      return true;
+      return is_fixed(op.operand[0], draft);
     }
-    if (records_ != Records::control || !is_own_host_buffer(op.operand[0], draft))
+    if (records_ != Records::control || !is_own_host_buffer(op.operand[0]))
       return false;
     Mirror& copied = mirror(op.operand[0], maybe, draft);
     copied.copy = std::min(copied.copy, at);
@@ -234,7 +235,7 @@ private:
     const bool compared = type == ir::Scalar::i32 || type == ir::Scalar::i64 ||
                           type == ir::Scalar::f32 || type == ir::Scalar::f64;
     if (records_ != Records::control || op.code != Opcode::load || op.width != 1 || !compared ||
-        assignments_[op.result.id] != 1 || !is_own_host_buffer(op.operand[0], draft))
+        assignments_[op.result.id] != 1 || !is_own_host_buffer(op.operand[0]))
       return false;
     mirror(op.operand[0], true, draft);
     draft.values[op.result.id] = Value::element;
@@ -274,6 +275,7 @@ private:
   const Blocks& blocks_;
   Records records_;
   std::vector<uint32_t> assignments_, definition_;
+  std::vector<bool> allocated_; ///< by `alloc` alone
   std::vector<std::vector<uint32_t>> reads_;
   std::vector<Region> found_;
 };

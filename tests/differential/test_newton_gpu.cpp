@@ -10,14 +10,17 @@
 #include "tests/support/lu_dataflow.h"
 #include "tools/examples/power_flow/host_system.h"
 #include "tools/newton_lu.h"
+#include "tools/newton_program.h"
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sparsertc {
@@ -26,27 +29,41 @@ namespace {
 using newton::Outcome;
 using test::DenseSystem;
 using Vector = std::vector<double>;
+using Batch = decltype(test::LuBatchOnDevice(std::declval<const cuda::Context&>(),
+                                             std::declval<const LuTables&>(), uint64_t{1}));
 
-/// A device on which kernels are interpreted.
+/// How the program is executed.
+enum class Mode { one_by_one, sequences, loops };
+
+constexpr const char* kHosted = "hosted_system"; ///< a kernel that is a host's system
+
+void run_hosted(const cuda::FakeCudaDriver::Launch& launch);
+
+/// A device on which kernels are interpreted, in graphs, too.
 struct Scene {
   cuda::FakeCudaDriver fake;
   std::unique_ptr<cuda::Context> context;
+  std::unique_ptr<cuda::Module> hosted;
 
   Scene() {
     interpret_launches(fake);
-    fake.kernels = {kLuInputKernel,
-                    kLuFactorKernel,
-                    kLuSolveInputKernel,
-                    kLuSolveKernel,
-                    kLuBatchFactorKernel,
-                    kLuBatchSolveKernel,
-                    "sparsertc_newton_norm",
-                    "sparsertc_newton_start",
-                    "sparsertc_newton_step",
-                    "sparsertc_newton_judge",
-                    "sparsertc_newton_classify"};
+    fake.kernels = {
+        kLuInputKernel,           kLuFactorKernel,           kLuSolveInputKernel,
+        kLuSolveKernel,           kLuBatchFactorKernel,      kLuBatchSolveKernel,
+        "sparsertc_newton_norm",  "sparsertc_newton_start",  "sparsertc_newton_step",
+        "sparsertc_newton_judge", "sparsertc_newton_decide", "sparsertc_newton_classify"};
     fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
+    interpret_graphs(fake);
+    fake.argument_words = [inner = fake.argument_words](const auto& launch) {
+      return launch.kernel == kHosted ? 4 : inner(launch);
+    };
+    fake.on_launch = [inner = fake.on_launch](const auto& launch) {
+      launch.kernel == kHosted ? run_hosted(launch) : inner(launch);
+    };
     context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
+    const std::string entry = std::string("// .entry ") + kHosted + "\n";
+    hosted = std::make_unique<cuda::Module>(
+        *context, std::span(reinterpret_cast<const uint8_t*>(entry.c_str()), entry.size() + 1));
   }
 };
 
@@ -68,16 +85,18 @@ const std::optional<std::string>& kernels() {
 /// A host's system in device memory, which the fake driver's is.
 class HostedSystem : public jacobian::GpuSystem {
 public:
-  explicit HostedSystem(const jacobian::NonlinearSystem& system) : system_(system) {}
+  HostedSystem(const jacobian::NonlinearSystem& system, const Scene& scene)
+      : system_(system), scene_(scene), kernel_(scene.hosted->kernel(kHosted)) {}
   uint64_t instances() const override { return system_.instances(); }
   uint32_t number_bytes() const override { return sizeof(double); }
   const JacobianPattern& pattern() const override { return system_.pattern(); }
-  void residual(cuda::DeviceAddress x, cuda::DeviceAddress f, const cuda::Stream&) const override {
-    evaluate(x, f, pattern().rows, &jacobian::NonlinearSystem::residual);
+  void residual(cuda::DeviceAddress x, cuda::DeviceAddress f,
+                const cuda::Stream& stream) const override {
+    launch(x, f, 0, stream);
   }
   void jacobian(cuda::DeviceAddress x, cuda::DeviceAddress values,
-                const cuda::Stream&) const override {
-    evaluate(x, values, pattern().nnz(), &jacobian::NonlinearSystem::jacobian);
+                const cuda::Stream& stream) const override {
+    launch(x, values, 1, stream);
   }
   void product(cuda::DeviceAddress, cuda::DeviceAddress, cuda::DeviceAddress,
                const cuda::Stream&) const override {
@@ -85,26 +104,46 @@ public:
   }
   void check(const cuda::Stream&) const override {}
 
-private:
-  template <class Member>
-  void evaluate(cuda::DeviceAddress x, cuda::DeviceAddress result, uint64_t entries,
-                Member member) const {
-    Vector own(pattern().columns), found(entries);
+  /// What a launch stands for.
+  void evaluate(uint64_t x, uint64_t result, bool derivatives) const {
+    Vector own(pattern().columns), found(derivatives ? pattern().nnz() : pattern().rows);
     for (uint64_t s = 0; s < instances(); ++s) {
       for (size_t i = 0; i < own.size(); ++i)
         own[i] = reinterpret_cast<const double*>(x)[i * instances() + s];
-      (system_.*member)(own, found, s);
+      if (derivatives)
+        system_.jacobian(own, found, s);
+      else
+        system_.residual(own, found, s);
       for (size_t i = 0; i < found.size(); ++i)
         reinterpret_cast<double*>(result)[i * instances() + s] = found[i];
     }
   }
+
+private:
+  void launch(uint64_t x, uint64_t result, uint64_t derivatives, const cuda::Stream& stream) const {
+    uint64_t words[] = {reinterpret_cast<uint64_t>(this), x, result, derivatives};
+    void* pointers[] = {&words[0], &words[1], &words[2], &words[3]};
+    cuda::check(scene_.context->api().cuLaunchKernel(kernel_.handle, 1, 1, 1, 1, 1, 1, 0,
+                                                     stream.handle(), pointers, nullptr),
+                "cuLaunchKernel", "evaluating a host's system");
+  }
   const jacobian::NonlinearSystem& system_;
+  const Scene& scene_;
+  cuda::Kernel kernel_;
 };
+
+void run_hosted(const cuda::FakeCudaDriver::Launch& launch) {
+  if (launch.captured)
+    return;
+  const auto word = [&](int i) { return *static_cast<const uint64_t*>(launch.parameters[i]); };
+  reinterpret_cast<const HostedSystem*>(word(0))->evaluate(word(1), word(2), word(3) != 0);
+}
 
 /// Solves all instances on the "GPU" and on the CPU, and compares. Returns the CPU's reports.
 std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system,
                                          const std::vector<Vector>& starts,
-                                         const newton::Options& options) {
+                                         const newton::Options& options, Mode mode) {
+  CAPTURE(static_cast<int>(mode));
   Scene scene;
   const uint64_t n = system.unknowns(), instances = system.instances();
   REQUIRE(starts.size() == instances);
@@ -116,9 +155,9 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
   analysis.matching = Toggle::off;
   const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"), analysis);
 
-  const HostedSystem hosted(system);
+  const HostedSystem hosted(system, scene);
   std::optional<test::LuOnDevice<double>> plan;
-  std::optional<test::LuBatchOnDevice> batch;
+  std::optional<Batch> batch;
   std::unique_ptr<newton::GpuLinearSolver> solver;
   const cuda::Stream stream(*scene.context);
   if (instances == 1) {
@@ -128,16 +167,33 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
     batch.emplace(*scene.context, lu.tables, instances);
     solver = std::make_unique<newton::GpuBatchSolver>(batch->batch());
   }
-  newton::GpuNewton::Settings settings{options,
-                                       false}; // the fake driver's graphs are of one launch
+  newton::GpuNewton::Settings settings;
+  settings.newton = options;
+  settings.graphs = mode != Mode::one_by_one;
+  settings.conditional_nodes = mode == Mode::loops;
+  const ir::Module program =
+      newton_program(newton::newton_layout(n, system.pattern().nnz(), instances, options),
+                     newton::always_new_jacobian(*solver, options));
   newton::GpuNewton gpu(*scene.context,
                         {reinterpret_cast<const uint8_t*>(kernels()->data()), kernels()->size()},
-                        hosted, *solver, settings, stream);
+                        program, hosted, *solver, settings, stream);
   auto* const x = reinterpret_cast<double*>(gpu.iterate().address());
   for (uint64_t s = 0; s < instances; ++s)
     for (uint64_t i = 0; i < n; ++i)
       x[i * instances + s] = starts[s][i];
   const newton::GpuReport found = gpu.solve();
+  // With loops on the device the host reads 16 bytes, once; else after each trial, and before the
+  // first where they say whether the Jacobian is new.
+  uint64_t to_host = 0, times = 0;
+  for (const program::CopyCount& copy : gpu.executor().copies())
+    if (copy.to == ir::Space::host) {
+      to_host += copy.bytes;
+      times += copy.times;
+    }
+  CHECK(to_host == 16 * times);
+  const uint64_t trials = std::max<uint64_t>(found.trials - 1, 1); // one is made in any case
+  const uint64_t before = options.refactor_every > 1 ? 1 : 0;
+  CHECK(times == (mode == Mode::loops ? 1 : trials + before));
 
   std::vector<newton::Report> reports;
   lu::Factors<double> factors(lu.tables);
@@ -164,6 +220,16 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
     reports.push_back(report);
   }
   return reports;
+}
+
+/// In every way there is, of one instance; of many with loops on the device.
+std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system,
+                                         const std::vector<Vector>& starts,
+                                         const newton::Options& options) {
+  if (system.instances() == 1)
+    for (const Mode mode : {Mode::one_by_one, Mode::sequences})
+      check_newton(system, starts, options, mode);
+  return check_newton(system, starts, options, Mode::loops);
 }
 
 newton::Options undamped() {
