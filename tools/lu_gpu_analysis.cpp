@@ -81,36 +81,37 @@ bool gpu_finds_levels_faster(const LuPattern& rows, const LuColumns& columns) {
 
 } // namespace
 
-struct LuPatternFinder::Gpu {
-  explicit Gpu(const CacheOptions& options) : context(cuda::Driver::open()) {
-    const std::shared_ptr<const cuda::Nvrtc> nvrtc = cuda::Nvrtc::open();
-    const uint32_t capability = context.properties().compute_capability;
-    std::vector<uint8_t> image;
-    if (options.off) {
-      image = kernels::compile_lu_analysis(*nvrtc, capability);
-    } else {
-      Cache cache(Cache::choose_directory(options.directory), options.limit_mib << 20);
-      image = kernels::compile_lu_analysis(*nvrtc, capability, &cache);
-    }
-    kernels.emplace(context, image);
+std::unique_ptr<LuAnalysisGpu> open_analysis_gpu(const CacheOptions& options) {
+  auto gpu = std::make_unique<LuAnalysisGpu>();
+  gpu->context = std::make_unique<cuda::Context>(cuda::Driver::open());
+  const std::shared_ptr<const cuda::Nvrtc> nvrtc = cuda::Nvrtc::open();
+  const uint32_t capability = gpu->context->properties().compute_capability;
+  std::vector<uint8_t> image;
+  if (options.off) {
+    image = kernels::compile_lu_analysis(*nvrtc, capability);
+  } else {
+    Cache cache(Cache::choose_directory(options.directory), options.limit_mib << 20);
+    image = kernels::compile_lu_analysis(*nvrtc, capability, &cache);
   }
-  cuda::Context context;
-  std::optional<lu::GpuAnalysisKernels> kernels;
-};
+  gpu->kernels.emplace(*gpu->context, image);
+  return gpu;
+}
 
 LuPatternFinder::LuPatternFinder(const LuSymbolicOptions& options, const CacheOptions& cache,
                                  TaskPool* pool)
-    : options_(options), cache_(cache), pool_(pool) {
+    : LuPatternFinder(
+          options, [&cache] { return open_analysis_gpu(cache); }, pool) {}
+
+LuPatternFinder::LuPatternFinder(const LuSymbolicOptions& options, OpenGpu open, TaskPool* pool)
+    : options_(options), open_(std::move(open)), pool_(pool) {
   const size_t word = choose_word("--symbolic", options.where, {"auto", "cpu", "gpu"});
   forced_ = word == 2;
   allowed_ = word != 1;
 }
 
-LuPatternFinder::~LuPatternFinder() = default;
-
-LuPatternFinder::Gpu& LuPatternFinder::gpu() {
+LuAnalysisGpu& LuPatternFinder::gpu() {
   if (!gpu_)
-    gpu_ = std::make_unique<Gpu>(cache_);
+    gpu_ = open_();
   return *gpu_;
 }
 
@@ -140,7 +141,7 @@ LuPattern LuPatternFinder::pattern(const Pattern& placed) {
     how.memory_limit = options_.memory_limit;
     lu::GpuSymbolic found =
         lu::gpu_symbolic_lu(*gpu().kernels, placed.row_offset, placed.column_index, how);
-    lu::HostRows rows = found.take_host_rows(gpu().context);
+    lu::HostRows rows = found.take_host_rows(*gpu().context);
     result.rows.rows = result.rows.columns = placed.rows;
     result.rows.row_offset = std::move(rows.row_offset);
     result.rows.column_index = std::move(rows.columns);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "compiler/inspect/lu_schedule.h"
+#include "runtime/driver/cuda_objects.h"
+#include "runtime/lu/gpu_analysis.h"
 #include "runtime/lu/gpu_levels.h"
 #include "runtime/lu/gpu_symbolic.h"
 #include "tools/lu_options.h"
@@ -26,14 +28,24 @@ struct LuSymbolicStep {
   std::optional<lu::GpuLevelsReport> levels;
 };
 
-/// Finds patterns and levels where --symbolic says. The GPU and its kernels are made ready when
-/// they are first needed; without them `auto` takes the CPU, and `gpu` is a NoGpuError or
-/// RuntimeError.
+/// A GPU with the kernels of the analysis.
+struct LuAnalysisGpu {
+  std::unique_ptr<cuda::Context> context;
+  std::optional<lu::GpuAnalysisKernels> kernels; ///< destroyed before the context
+};
+/// That of this machine; NoGpuError, RuntimeError without NVRTC.
+std::unique_ptr<LuAnalysisGpu> open_analysis_gpu(const CacheOptions& cache);
+
+/// Finds patterns and levels where --symbolic says. The GPU is opened when it is first needed;
+/// without one `auto` takes the CPU, and `gpu` is an error.
 class LuPatternFinder {
 public:
-  /// All must outlive it. UsageError for an unknown word.
+  using OpenGpu = std::function<std::unique_ptr<LuAnalysisGpu>()>;
+
+  /// On this machine's GPU. All must outlive it. UsageError for an unknown word.
   LuPatternFinder(const LuSymbolicOptions& options, const CacheOptions& cache, TaskPool* pool);
-  ~LuPatternFinder();
+  /// On the one that `open` gives.
+  LuPatternFinder(const LuSymbolicOptions& options, OpenGpu open, TaskPool* pool);
 
   /// With --verify InternalError where CPU and GPU differ.
   LuPattern pattern(const Pattern& placed);
@@ -44,15 +56,14 @@ public:
   const std::vector<LuSymbolicStep>& steps() const { return steps_; }
 
 private:
-  struct Gpu;
   bool use_gpu(const std::function<bool()>& worthwhile);
-  Gpu& gpu();
+  LuAnalysisGpu& gpu();
 
   const LuSymbolicOptions& options_;
-  const CacheOptions& cache_;
+  OpenGpu open_;
   TaskPool* pool_;
   bool forced_ = false, allowed_ = false;
-  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<LuAnalysisGpu> gpu_;
   std::vector<LuSymbolicStep> steps_;
 };
 
