@@ -73,8 +73,9 @@ std::unique_ptr<lu::GpuRounds> make_rounds(const cuda::Context& gpu, const Newto
                                            const LuTables& tables, NewtonResult& result) {
   if (request.options.refactor_every > 1 || !request.rounds || request.rounds->group == 0)
     return nullptr;
+  const lu::GpuRoundsShape shape = *request.rounds;
   const std::optional<LuRounds> rounds = make_lu_rounds(tables, shape.workers());
-  if (!rounds)
+  if (!rounds || lu::shared_bytes_of(*rounds, shape) > gpu.properties().max_shared_bytes_per_block)
     return nullptr;
   result.rounds = shape;
   const std::vector<uint8_t> image =

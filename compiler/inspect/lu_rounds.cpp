@@ -10,7 +10,6 @@
 namespace sparsertc {
 namespace {
 
-constexpr uint32_t kMostTerms = UINT16_MAX;
 /// A reciprocal takes as long as so many terms.
 constexpr uint32_t kPivotTerms = 6;
 /// No shorter beginning of a sum is worth a segment.
@@ -26,7 +25,7 @@ struct Sum {
   uint32_t number = 0; ///< where the sum is kept
   uint32_t result = 0; ///< the number that is ready then
   LuRoundsFinish finish = LuRoundsFinish::store;
-  uint32_t other = 0;
+  bool begins_at_zero = false;
   std::vector<Term> terms;
   uint32_t done = 0;   ///< terms
   uint32_t height = 1; ///< sums on the longest chain from this one on
@@ -35,24 +34,36 @@ struct Sum {
 class RoundsMaker {
 public:
   RoundsMaker(const LuTables& tables, uint32_t workers)
-      : tables_(tables), n_(tables.size), nnz_(static_cast<uint32_t>(tables.nnz())),
-        ready_(lu_rounds_numbers(tables), 0), lists_(workers) {
+      : tables_(tables), n_(tables.size), lists_(workers) {
     rounds_.workers = workers;
-    rounds_.numbers = static_cast<uint32_t>(ready_.size());
+    number_.resize(tables.nnz());
+    // Lower entries, then upper ones; the diagonal first.
+    rounds_.first_lower = n_ + 1;
+    uint32_t next = rounds_.first_lower;
+    for (const bool is_lower : {true, false}) {
+      for (uint32_t j = 0; j < n_; ++j)
+        for (uint64_t slot = tables.column_offset[j]; slot < tables.column_offset[j + 1]; ++slot)
+          if (slot == tables.diagonal[j])
+            number_[slot] = j;
+          else if ((slot > tables.diagonal[j]) == is_lower)
+            number_[slot] = next++;
+      if (is_lower) // room for the sums of x
+        next = std::max(next, rounds_.first_lower + n_);
+    }
+    rounds_.first_y = next;
+    rounds_.numbers = next + n_;
+    ready_.assign(rounds_.numbers, 0);
   }
 
   std::optional<LuRounds> run() {
-    std::optional<LuGather> gather =
-        make_lu_gather(tables_, std::numeric_limits<uint64_t>::max() / 2);
-    std::vector<Sum> sums = factor_sums(*gather);
-    if (!all_fit(sums))
+    if (rounds_.numbers > kLuRoundsMostNumbers || n_ >= kLuRoundsMostPivots)
       return std::nullopt;
+    std::vector<Sum> sums =
+        factor_sums(*make_lu_gather(tables_, std::numeric_limits<uint64_t>::max() / 2));
     rounds_.factor_rounds = deal(sums);
     sums = solve_sums();
-    if (!all_fit(sums))
-      return std::nullopt;
     rounds_.solve_rounds = deal(sums);
-    for (const std::vector<uint64_t>& list : lists_) {
+    for (const std::vector<uint32_t>& list : lists_) {
       rounds_.begin.push_back(static_cast<uint32_t>(rounds_.words.size()));
       rounds_.words.insert(rounds_.words.end(), list.begin(), list.end());
     }
@@ -62,31 +73,21 @@ public:
   }
 
 private:
-  uint32_t y(uint32_t i) const { return nnz_ + i; }
-  uint32_t spare(uint32_t i) const { return nnz_ + n_ + i; }
-  uint32_t minus_one() const { return nnz_ + 2 * n_; }
-
-  static bool all_fit(const std::vector<Sum>& sums) {
-    return std::all_of(sums.begin(), sums.end(),
-                       [](const Sum& sum) { return sum.terms.size() <= kMostTerms; });
-  }
+  uint32_t y(uint32_t i) const { return rounds_.first_y + i; }
 
   /// Of L'+U and of y, in an order in which they may be begun; what is ready as it comes in has
   /// none.
   std::vector<Sum> factor_sums(const LuGather& gather) const {
     std::vector<Sum> sums;
-    std::vector<uint32_t> column_of_pivot(nnz_, kNever);
-    for (uint32_t j = 0; j < n_; ++j)
-      column_of_pivot[tables_.diagonal[j]] = j;
     for (uint64_t task = 0; task < gather.tasks(); ++task) {
       Sum sum;
-      sum.number = sum.result = static_cast<uint32_t>(gather.task_slot[task]);
+      sum.number = sum.result = number_[gather.task_slot[task]];
       for (uint64_t p = gather.pair_offset[task]; p < gather.pair_offset[task + 1]; ++p)
-        sum.terms.push_back({gather.pair_left[p], gather.pair_right[p], gather.pair_pivot[p]});
-      const uint32_t j = column_of_pivot[sum.number];
-      sum.finish = j == kNever ? LuRoundsFinish::entry : LuRoundsFinish::pivot;
-      sum.other = j == kNever ? 0 : spare(j);
-      if (j != kNever || !sum.terms.empty())
+        sum.terms.push_back({number_[gather.pair_left[p]], number_[gather.pair_right[p]],
+                             number_[gather.pair_pivot[p]]});
+      const bool is_pivot = sum.number < n_;
+      sum.finish = is_pivot ? LuRoundsFinish::pivot : LuRoundsFinish::entry;
+      if (is_pivot || !sum.terms.empty())
         sums.push_back(std::move(sum));
     }
     for (uint32_t i = 0; i < n_; ++i) {
@@ -94,8 +95,7 @@ private:
       sum.number = sum.result = y(i);
       for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
         const uint32_t k = tables_.column_index[p];
-        sum.terms.push_back({static_cast<uint32_t>(tables_.row_slot[p]), y(k),
-                             static_cast<uint32_t>(tables_.diagonal[k])});
+        sum.terms.push_back({number_[tables_.row_slot[p]], y(k), k});
       }
       if (!sum.terms.empty())
         sums.push_back(std::move(sum));
@@ -107,12 +107,11 @@ private:
     std::vector<Sum> sums;
     for (uint32_t i = n_; i-- > 0;) {
       Sum sum;
-      sum.number = spare(i);
+      sum.number = rounds_.first_lower + i;
       sum.result = y(i);
-      sum.other = static_cast<uint32_t>(tables_.diagonal[i]);
+      sum.begins_at_zero = true;
       for (uint64_t p = tables_.row_offset[i + 1]; --p > tables_.row_diagonal[i];)
-        sum.terms.push_back(
-            {static_cast<uint32_t>(tables_.row_slot[p]), y(tables_.column_index[p]), minus_one()});
+        sum.terms.push_back({number_[tables_.row_slot[p]], y(tables_.column_index[p]), n_});
       sum.finish = sum.terms.empty() ? LuRoundsFinish::unknown_alone : LuRoundsFinish::unknown;
       sums.push_back(std::move(sum));
     }
@@ -201,7 +200,7 @@ private:
       if (!last && terms < kLeastTerms)
         continue;
       if (before[w])
-        lists_[w][*before[w]] |= uint64_t{kLuRoundsMore} << 32;
+        lists_[w][*before[w]] |= 1u << 24;
       before[w] = lists_[w].size();
       add_segment(lists_[w], sum, terms, last);
       const uint32_t taken = cost(sum, terms, last);
@@ -210,17 +209,18 @@ private:
     }
     for (uint32_t w = 0; w < workers; ++w)
       if (!before[w])
-        lists_[w].push_back(minus_one() | static_cast<uint64_t>(LuRoundsFinish::nothing) << 32);
+        lists_[w].push_back(n_ | static_cast<uint32_t>(LuRoundsFinish::nothing) << 21);
     rounds_.longest += *std::max_element(load.begin(), load.end());
   }
 
-  void add_segment(std::vector<uint64_t>& list, Sum& sum, uint32_t terms, bool last) {
+  void add_segment(std::vector<uint32_t>& list, Sum& sum, uint32_t terms, bool last) {
     const LuRoundsFinish finish = last ? sum.finish : LuRoundsFinish::store;
-    list.push_back(sum.number | uint64_t{terms} << 16 | static_cast<uint64_t>(finish) << 32 |
-                   uint64_t{sum.other} << 48);
+    const bool begins = sum.begins_at_zero && sum.done == 0;
+    list.push_back(sum.number | terms << 11 | static_cast<uint32_t>(finish) << 21 |
+                   (begins ? 1u : 0u) << 25);
     for (uint32_t t = 0; t < terms; ++t) {
       const Term& term = sum.terms[sum.done + t];
-      list.push_back(term.left | uint64_t{term.right} << 16 | uint64_t{term.pivot} << 32);
+      list.push_back(term.left | term.right << 11 | term.pivot << 22);
     }
     sum.done += terms;
     if (last)
@@ -229,7 +229,7 @@ private:
 
   /// Whole columns, about as many entries for each worker.
   void deal_input() {
-    std::vector<bool> given(nnz_);
+    std::vector<bool> given(rounds_.numbers);
     uint32_t column = 0;
     for (uint64_t w = 0; w < lists_.size(); ++w) {
       const uint64_t end = tables_.input_nnz * (w + 1) / lists_.size();
@@ -237,37 +237,34 @@ private:
         const uint64_t first = tables_.input_offset[column],
                        last = tables_.input_offset[column + 1];
         if (first == last)
-          rounds_.zero.push_back(spare(column));
+          rounds_.empty_columns.push_back(column);
         for (uint64_t p = first; p < last; ++p) {
-          given[tables_.input_slot[p]] = true;
-          rounds_.input.push_back(tables_.input_source[p] | tables_.input_slot[p] << 32 |
-                                  uint64_t{p + 1 == last ? spare(column) : 0} << 48);
+          const uint64_t number = number_[tables_.input_slot[p]];
+          given[number] = true;
+          rounds_.input.push_back(tables_.input_source[p] | number << 32 |
+                                  uint64_t{p + 1 == last ? column + 1 : 0} << 48);
         }
       }
       rounds_.input_begin.push_back(static_cast<uint32_t>(rounds_.input.size()));
     }
-    for (uint32_t slot = 0; slot < nnz_; ++slot)
-      if (!given[slot])
-        rounds_.zero.push_back(slot);
+    for (const uint32_t number : number_)
+      if (!given[number])
+        rounds_.zero.push_back(number);
   }
 
   const LuTables& tables_;
-  const uint32_t n_, nnz_;
-  std::vector<uint32_t> ready_; ///< by number: the first round that may read it
+  const uint32_t n_;
+  std::vector<uint32_t> number_; ///< by slot
+  std::vector<uint32_t> ready_;  ///< by number: the first round that may read it
   uint32_t round_ = 0;
-  std::vector<std::vector<uint64_t>> lists_;
+  std::vector<std::vector<uint32_t>> lists_;
   LuRounds rounds_;
 };
 
 } // namespace
 
-uint64_t lu_rounds_numbers(const LuTables& tables) {
-  return tables.nnz() + 2 * uint64_t{tables.size} + 1;
-}
-
-std::optional<LuRounds> make_lu_rounds(const LuTables& tables, uint32_t workers,
-                                       uint64_t most_numbers) {
-  if (lu_rounds_numbers(tables) > std::min<uint64_t>(most_numbers, kLuRoundsMostNumbers))
+std::optional<LuRounds> make_lu_rounds(const LuTables& tables, uint32_t workers) {
+  if (tables.nnz() > kLuRoundsMostNumbers)
     return std::nullopt;
   return RoundsMaker(tables, workers).run();
 }

@@ -13,12 +13,8 @@
 
 namespace sparsertc {
 
-/// Numbers of an instance.
-uint64_t lu_rounds_numbers(const LuTables& tables);
-
-/// Nothing where there are more than `most_numbers` (at most kLuRoundsMostNumbers) or a sum has
-/// more than 65,535 terms. The same input gives the same rounds.
-std::optional<LuRounds> make_lu_rounds(const LuTables& tables, uint32_t workers,
-                                       uint64_t most_numbers = kLuRoundsMostNumbers);
+/// Nothing where an instance has more than kLuRoundsMostNumbers numbers, or more than
+/// kLuRoundsMostPivots - 1 unknowns. The same input gives the same rounds.
+std::optional<LuRounds> make_lu_rounds(const LuTables& tables, uint32_t workers);
 
 } // namespace sparsertc

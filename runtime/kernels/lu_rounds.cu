@@ -21,19 +21,25 @@ struct LuRoundsCall {
   unsigned* status; ///< by instance: replaced pivots, and the highest bit where not all is finite
   unsigned long long instances;
   double threshold;
-  const unsigned long long* words;
+  double* largest; ///< of the columns of B: [block][column][lane]
+  const unsigned* words;
   const unsigned* begin;
   const unsigned long long* input;
   const unsigned* input_begin;
   const double* input_scale;
   const unsigned* zero;
+  const unsigned* empty_column;
   const unsigned* row; ///< of A, by row of B; so are the columns
   const double* row_scale;
   const unsigned* column;
   const double* column_scale;
+  unsigned word_count;
   unsigned zeros;
+  unsigned empty_columns;
   unsigned size; ///< n
-  unsigned slots;
+  unsigned numbers;
+  unsigned first_lower;
+  unsigned first_y;
   unsigned factor_rounds;
   unsigned solve_rounds;
   unsigned unused;
@@ -41,102 +47,77 @@ struct LuRoundsCall {
 
 /// A segment with its first terms, read before they are needed.
 struct LuSegment {
-  unsigned long long head;
-  unsigned long long terms[4];
+  unsigned head;
+  unsigned terms[4];
 
-  __device__ void read(const unsigned long long* word) {
-    head = __ldg(word);
+  __device__ void read(const unsigned* word) {
+    head = word[0];
     for (int t = 0; t < 4; ++t)
-      terms[t] = __ldg(word + 1 + t);
+      terms[t] = word[1 + t];
   }
 };
 
 /// The numbers of an instance.
 struct LuNumbers {
   double* own;
-  __device__ double& operator()(unsigned long long number) const {
-    return own[static_cast<unsigned>(number & 0xFFFF) * SPARSERTC_LU_GROUP];
-  }
+  __device__ double& operator[](unsigned number) const { return own[number * SPARSERTC_LU_GROUP]; }
 };
 
-/// sum, less `count` terms of four.
-template <int count>
-__device__ inline double less(double sum, const LuNumbers& number,
-                              const unsigned long long (&terms)[4]) {
-  double left[count], minus[count];
-  for (int t = 0; t < count; ++t) {
-    left[t] = number(terms[t]);
-    minus[t] = -(number(terms[t] >> 16) * number(terms[t] >> 32));
-  }
-  for (int t = 0; t < count; ++t)
-    sum = fma(left[t], minus[t], sum);
-  return sum;
-}
-
 /// A worker's segments of so many rounds; `segment` is the one at `word`, and what follows them
-/// afterwards.
-__device__ inline void run_rounds(const LuRoundsCall& call, unsigned rounds,
-                                  const unsigned long long*& word, LuSegment& segment,
-                                  const LuNumbers& number, bool& finite, unsigned& replaced) {
+/// afterwards. `largest`: of the instance.
+__device__ inline void run_rounds(const LuRoundsCall& call, unsigned rounds, const unsigned*& word,
+                                  LuSegment& segment, const LuNumbers& numbers,
+                                  const double* largest, bool& finite, unsigned& replaced) {
   for (unsigned round = 0; round < rounds; ++round) {
     for (bool more = true; more;) {
-      const unsigned long long head = segment.head;
-      const unsigned count = static_cast<unsigned>(head >> 16) & 0xFFFF;
-      const unsigned finish = static_cast<unsigned>(head >> 32) & 0xFF;
-      more = (head >> 40 & 1) != 0;
-      unsigned long long terms[4];
+      const unsigned head = segment.head, number = head & 0x7FF, finish = head >> 21 & 7;
+      unsigned left = head >> 11 & 0x3FF;
+      more = (head >> 24 & 1) != 0;
+      unsigned terms[4];
       for (int t = 0; t < 4; ++t)
         terms[t] = segment.terms[t];
-      const unsigned long long* at = word + 5;
-      word += 1 + count;
+      const unsigned* next = word + 5;
+      word += 1 + left;
       segment.read(word);
-      double sum = number(head);
-      unsigned left = count;
-      for (; left > 4; left -= 4, at += 4) {
-        unsigned long long next[4];
-        for (int t = 0; t < 4; ++t)
-          next[t] = __ldg(at + t);
-        sum = less<4>(sum, number, terms);
+      const double bound = finish == 2 ? call.threshold * largest[number * SPARSERTC_LU_GROUP] : 0;
+      double sum = (head >> 25 & 1) != 0 ? -0.0 : numbers[number];
+      for (;;) {
+        double factor[4] = {}, minus[4] = {};
+        for (unsigned t = 0; t < 4; ++t)
+          if (t < left) {
+            factor[t] = numbers[terms[t] & 0x7FF];
+            minus[t] = -(numbers[terms[t] >> 11 & 0x7FF] * numbers[terms[t] >> 22]);
+          }
+        for (unsigned t = 0; t < 4; ++t)
+          if (t < left)
+            sum = fma(factor[t], minus[t], sum);
+        if (left <= 4)
+          break;
+        left -= 4;
         for (int t = 0; t < 4; ++t)
           terms[t] = next[t];
+        next += 4;
       }
-      switch (left) {
-      case 4:
-        sum = less<4>(sum, number, terms);
-        break;
-      case 3:
-        sum = less<3>(sum, number, terms);
-        break;
-      case 2:
-        sum = less<2>(sum, number, terms);
-        break;
-      case 1:
-        sum = less<1>(sum, number, terms);
-        break;
-      }
-      double& other = number(head >> 48);
       switch (finish) {
-      case 2: { // pivot
-        const double least = call.threshold * other;
-        if (fabs(sum) < least) {
-          sum = copysign(least, sum);
+      case 2: // pivot
+        if (fabs(sum) < bound) {
+          sum = copysign(bound, sum);
           ++replaced;
         }
         sum = 1 / sum;
-        other = -0.0;
-      }
-      // fall through
+        // fall through
       case 1: // entry
         finite = finite && sum - sum == 0;
-      // fall through
+        // fall through
       case 0: // store
-        number(head) = sum;
+        numbers[number] = sum;
         break;
       case 3:   // unknown
       case 4: { // unknown_alone
-        double& y = number((head & 0xFFFF) - call.size);
-        const double z = y * other;
-        y = finish == 3 ? fma(-sum, other, z) : z;
+        const unsigned i = number - call.first_lower;
+        double& y = numbers[call.first_y + i];
+        const double d = numbers[i], z = y * d;
+        y = finish == 3 ? fma(-sum, d, z) : z;
         break;
       }
       }
@@ -152,8 +133,13 @@ extern "C" __global__ void __launch_bounds__(SPARSERTC_LU_THREADS)
   SPARSERTC_NUMBERS;
   __shared__ unsigned status[kGroup];
   const unsigned lane = threadIdx.x % kGroup, worker = threadIdx.x / kGroup;
-  double* const own = numbers + lane;
-  const unsigned y = call.slots, minus_one = call.slots + 2 * call.size;
+  const LuNumbers own{numbers + lane};
+  unsigned* const words = reinterpret_cast<unsigned*>(numbers + call.numbers * kGroup);
+  double* const own_largest =
+      call.largest + static_cast<unsigned long long>(blockIdx.x) * call.size * kGroup + lane;
+  for (unsigned k = threadIdx.x; k < call.word_count; k += SPARSERTC_LU_THREADS)
+    words[k] = __ldg(call.words + k);
+  const unsigned begin = __ldg(call.begin + worker);
   const unsigned long long groups = (call.instances + kGroup - 1) / kGroup;
   for (unsigned long long group = blockIdx.x; group < groups; group += gridDim.x) {
     const unsigned long long instance = group * kGroup + lane;
@@ -177,22 +163,24 @@ extern "C" __global__ void __launch_bounds__(SPARSERTC_LU_THREADS)
       }
       for (unsigned k = 0; k < kBatch && p + k < last; ++k) {
         finite = finite && value[k] - value[k] == 0;
-        own[static_cast<unsigned>(word[k] >> 32 & 0xFFFF) * kGroup] = value[k];
+        own[static_cast<unsigned>(word[k] >> 32 & 0xFFFF)] = value[k];
         largest = fabs(value[k]) > largest ? fabs(value[k]) : largest;
         if (word[k] >> 48 != 0) {
-          own[static_cast<unsigned>(word[k] >> 48) * kGroup] = largest;
+          own_largest[(static_cast<unsigned>(word[k] >> 48) - 1) * kGroup] = largest;
           largest = 0;
         }
       }
     }
 #pragma unroll 4
     for (unsigned i = worker; i < call.size; i += kWorkers)
-      own[(y + i) * kGroup] =
+      own[call.first_y + i] =
           __ldg(call.b + __ldg(call.row + i) * call.instances + at) * __ldg(call.row_scale + i);
     for (unsigned z = worker; z < call.zeros; z += kWorkers)
-      own[__ldg(call.zero + z) * kGroup] = 0;
+      own[__ldg(call.zero + z)] = 0;
+    for (unsigned z = worker; z < call.empty_columns; z += kWorkers)
+      own_largest[__ldg(call.empty_column + z) * kGroup] = 0;
     if (worker == 0) {
-      own[minus_one * kGroup] = -1;
+      own[call.size] = -1;
       status[lane] = 0;
     }
     // What the next group will read.
@@ -206,23 +194,22 @@ extern "C" __global__ void __launch_bounds__(SPARSERTC_LU_THREADS)
     }
     __syncthreads();
 
-    const unsigned long long* word = call.words + __ldg(call.begin + worker);
+    const unsigned* word = words + begin;
     LuSegment segment;
     segment.read(word);
-    const LuNumbers number{own};
-    run_rounds(call, call.factor_rounds, word, segment, number, finite, replaced);
+    run_rounds(call, call.factor_rounds, word, segment, own, own_largest, finite, replaced);
     if (replaced != 0)
       atomicAdd(&status[lane], replaced);
     if (!finite)
       atomicOr(&status[lane], 0x80000000u);
-    run_rounds(call, call.solve_rounds, word, segment, number, finite, replaced);
+    run_rounds(call, call.solve_rounds, word, segment, own, own_largest, finite, replaced);
     // Also where there are no rounds.
     __syncthreads();
 
     if (exists) {
       for (unsigned i = worker; i < call.size; i += kWorkers)
         call.x[__ldg(call.column + i) * call.instances + at] =
-            own[(y + i) * kGroup] * __ldg(call.column_scale + i);
+            own[call.first_y + i] * __ldg(call.column_scale + i);
       if (worker == 0)
         call.status[instance] = status[lane];
     }

@@ -15,23 +15,34 @@ namespace {
 struct Call {
   uint64_t values, b, x, status, instances;
   double threshold;
-  uint64_t words, begin, input, input_begin, input_scale, zero, row, row_scale, column,
-      column_scale;
-  uint32_t zeros, size, slots, factor_rounds, solve_rounds, unused;
+  uint64_t largest, words, begin, input, input_begin, input_scale, zero, empty_column, row,
+      row_scale, column, column_scale;
+  uint32_t word_count, zeros, empty_columns, size, numbers, first_lower, first_y, factor_rounds,
+      solve_rounds, unused;
 };
-static_assert(sizeof(Call) == 16 * 8 + 6 * 4, "the kernel has the same layout");
+static_assert(sizeof(Call) == 18 * 8 + 10 * 4, "the kernel has the same layout");
 
 /// What the driver keeps of a multiprocessor's shared memory for each block.
 constexpr uint32_t kReservedBytes = 1024;
 /// The kernel's own, beside the numbers.
 constexpr uint32_t kStaticBytes = 256;
-constexpr uint32_t kThreads = 512;
 
 uint64_t checked(uint64_t instances) {
   if (instances == 0 || instances >= uint64_t{1} << 31)
     throw UserError(fmt::format("a batch of {} matrices", instances),
                     "give a number from 1 to 2^31 - 1");
   return instances;
+}
+
+/// As many as run at once: each goes on to its next group while others wait for memory.
+uint32_t blocks_of(const cuda::DeviceProperties& properties, uint64_t shared_bytes, uint32_t group,
+                   uint64_t instances) {
+  const uint64_t a_block = shared_bytes + kStaticBytes + kReservedBytes;
+  const uint64_t at_once = std::max<uint64_t>(
+      1, (uint64_t{properties.max_shared_bytes_per_block} + kReservedBytes) / a_block);
+  const uint64_t groups = (instances + group - 1) / group;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(groups, at_once * std::max(properties.multiprocessors, 1u)));
 }
 
 template <class T>
@@ -55,33 +66,36 @@ std::vector<double> ordered(const std::vector<double>& scale, const std::vector<
 
 } // namespace
 
-GpuRoundsShape choose_rounds_shape(const cuda::Context& context, uint64_t numbers) {
-  const uint64_t room = context.properties().max_shared_bytes_per_block;
-  for (const uint32_t group : {16u, 8u, 4u})
-    if (numbers * group * sizeof(double) + kStaticBytes <= room)
-      return {group, kThreads};
-  return {};
+uint64_t shared_bytes_of(const LuRounds& rounds, const GpuRoundsShape& shape) {
+  return uint64_t{rounds.numbers} * shape.group * sizeof(double) +
+         rounds.words.size() * sizeof(uint32_t) + kStaticBytes;
 }
 
 GpuRounds::GpuRounds(const cuda::Context& context, std::span<const uint8_t> image,
                      const LuRounds& rounds, const LuTables& tables, const GpuRoundsShape& shape,
                      uint64_t instances)
     : context_(context), shape_(shape), size_(tables.size),
-      slots_(static_cast<uint32_t>(tables.nnz())),
-      zeros_(static_cast<uint32_t>(rounds.zero.size())), instances_(checked(instances)),
-      shared_bytes_(uint64_t{rounds.numbers} * shape.group * sizeof(double)),
+      word_count_(static_cast<uint32_t>(rounds.words.size())),
+      zeros_(static_cast<uint32_t>(rounds.zero.size())),
+      empty_columns_(static_cast<uint32_t>(rounds.empty_columns.size())),
+      instances_(checked(instances)), shared_bytes_(shared_bytes_of(rounds, shape) - kStaticBytes),
+      blocks_(blocks_of(context.properties(), shared_bytes_, shape.group, instances)),
       module_(context, image), kernel_(module_.kernel(kLuRoundsKernel)),
-      status_(context, instances * sizeof(uint32_t)), words_(context, bytes_of(rounds.words)),
-      begin_(context, bytes_of(rounds.begin)), input_(context, bytes_of(rounds.input)),
-      input_begin_(context, bytes_of(rounds.input_begin)),
+      status_(context, instances * sizeof(uint32_t)),
+      largest_(context, uint64_t{blocks_} * tables.size * shape.group * sizeof(double)),
+      words_(context, bytes_of(rounds.words)), begin_(context, bytes_of(rounds.begin)),
+      input_(context, bytes_of(rounds.input)), input_begin_(context, bytes_of(rounds.input_begin)),
       input_scale_(context, rounds.input.size() * sizeof(double)),
-      zero_(context, bytes_of(rounds.zero)), row_(context, bytes_of(tables.row_order)),
-      row_scale_(context, tables.size * sizeof(double)),
+      zero_(context, bytes_of(rounds.zero)), empty_column_(context, bytes_of(rounds.empty_columns)),
+      row_(context, bytes_of(tables.row_order)), row_scale_(context, tables.size * sizeof(double)),
       column_(context, bytes_of(tables.column_order)),
       column_scale_(context, tables.size * sizeof(double)) {
   if (rounds.workers != shape.workers())
     throw InternalError(
         fmt::format("rounds for {} workers in a block of {}", rounds.workers, shape.workers()));
+  rounds_.numbers = rounds.numbers;
+  rounds_.first_lower = rounds.first_lower;
+  rounds_.first_y = rounds.first_y;
   rounds_.factor_rounds = rounds.factor_rounds;
   rounds_.solve_rounds = rounds.solve_rounds;
   const cuda::Stream stream(context);
@@ -94,6 +108,7 @@ GpuRounds::GpuRounds(const cuda::Context& context, std::span<const uint8_t> imag
                                               : tables.input_scale;
   upload(input_scale_, input_scale, stream);
   upload(zero_, rounds.zero, stream);
+  upload(empty_column_, rounds.empty_columns, stream);
   upload(row_, tables.row_order, stream);
   const std::vector<double> row_scale = ordered(tables.row_scale, tables.row_order);
   upload(row_scale_, row_scale, stream);
@@ -108,14 +123,6 @@ GpuRounds::GpuRounds(const cuda::Context& context, std::span<const uint8_t> imag
                 return fmt::format("giving {} {} bytes of shared memory", kernel_.name,
                                    shared_bytes_);
               });
-  // As many blocks as run at once: each goes on to its next group while others wait for memory.
-  const cuda::DeviceProperties& properties = context.properties();
-  const uint64_t a_block = shared_bytes_ + kStaticBytes + kReservedBytes;
-  const uint64_t at_once = std::max<uint64_t>(
-      1, (uint64_t{properties.max_shared_bytes_per_block} + kReservedBytes) / a_block);
-  const uint64_t groups = (instances_ + shape.group - 1) / shape.group;
-  blocks_ = static_cast<uint32_t>(
-      std::min<uint64_t>(groups, at_once * std::max(properties.multiprocessors, 1u)));
 }
 
 void GpuRounds::solve(cuda::DeviceAddress values, cuda::DeviceAddress b, cuda::DeviceAddress x,
@@ -131,19 +138,25 @@ void GpuRounds::solve(cuda::DeviceAddress values, cuda::DeviceAddress b, cuda::D
   call.instances = instances_;
   call.threshold =
       options.pivot_threshold > 0 ? options.pivot_threshold : std::sqrt(unit_roundoff<double>());
+  call.largest = largest_.address();
   call.words = words_.address();
   call.begin = begin_.address();
   call.input = input_.address();
   call.input_begin = input_begin_.address();
   call.input_scale = input_scale_.address();
   call.zero = zero_.address();
+  call.empty_column = empty_column_.address();
   call.row = row_.address();
   call.row_scale = row_scale_.address();
   call.column = column_.address();
   call.column_scale = column_scale_.address();
+  call.word_count = word_count_;
   call.zeros = zeros_;
+  call.empty_columns = empty_columns_;
   call.size = size_;
-  call.slots = slots_;
+  call.numbers = rounds_.numbers;
+  call.first_lower = rounds_.first_lower;
+  call.first_y = rounds_.first_y;
   call.factor_rounds = rounds_.factor_rounds;
   call.solve_rounds = rounds_.solve_rounds;
   void* argument = &call;

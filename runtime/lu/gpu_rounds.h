@@ -17,15 +17,14 @@ namespace sparsertc::lu {
 
 /// How the instances are dealt to blocks.
 struct GpuRoundsShape {
-  uint32_t group = 0;   ///< instances of a block, a power of 2; 0: they do not fit
+  uint32_t group = 0;   ///< instances of a block, a power of 2
   uint32_t threads = 0; ///< of a block
 
   uint32_t workers() const { return threads / group; }
 };
 
-/// The shape for instances of so many numbers: groups of 0 where the shared memory of a block is
-/// too small for them.
-GpuRoundsShape choose_rounds_shape(const cuda::Context& context, uint64_t numbers);
+/// Of shared memory, for a block.
+uint64_t shared_bytes_of(const LuRounds& rounds, const GpuRoundsShape& shape);
 
 inline constexpr const char* kLuRoundsKernel = "sparsertc_lu_rounds";
 
@@ -56,14 +55,14 @@ private:
   const cuda::Context& context_;
   LuRounds rounds_; ///< without its arrays
   GpuRoundsShape shape_;
-  uint32_t size_ = 0, slots_ = 0, zeros_ = 0;
+  uint32_t size_ = 0, word_count_ = 0, zeros_ = 0, empty_columns_ = 0;
   uint64_t instances_;
   uint64_t shared_bytes_;
+  uint32_t blocks_;
   cuda::Module module_;
   cuda::Kernel kernel_;
-  uint32_t blocks_;
-  cuda::DeviceBuffer status_, words_, begin_, input_, input_begin_, input_scale_, zero_, row_,
-      row_scale_, column_, column_scale_;
+  cuda::DeviceBuffer status_, largest_, words_, begin_, input_, input_begin_, input_scale_, zero_,
+      empty_column_, row_, row_scale_, column_, column_scale_;
 };
 
 } // namespace sparsertc::lu

@@ -101,59 +101,71 @@ TEST_CASE("lu_rounds: every term once, in order, and never before its numbers") 
   Random random(seed);
   const Pattern pattern = test::random_grid(random, 9, 7, 0.3);
   const LuTables tables = test::tables_in_order(pattern, &random);
-  const auto nnz = static_cast<uint32_t>(tables.nnz());
   for (const uint32_t workers : {1u, 3u, 32u}) {
     CAPTURE(workers);
     const LuRounds rounds = *make_lu_rounds(tables, workers);
-    CHECK(rounds.numbers == lu_rounds_numbers(tables));
+    const uint32_t y = rounds.first_y, lower = rounds.first_lower, n = tables.size;
+    REQUIRE(rounds.numbers == y + n);
+    // Which number a slot has, by what a worker brings in: then by the order of what is left.
+    std::vector<uint32_t> number(tables.nnz());
+    uint32_t next = lower;
+    for (const bool is_lower : {true, false}) {
+      for (uint32_t j = 0; j < n; ++j)
+        for (uint64_t slot = tables.column_offset[j]; slot < tables.column_offset[j + 1]; ++slot)
+          if (slot == tables.diagonal[j])
+            number[slot] = j;
+          else if ((slot > tables.diagonal[j]) == is_lower)
+            number[slot] = next++;
+      next = is_lower ? std::max(next, lower + n) : next;
+    }
+    CHECK(next == y);
     const LuGather gather = *make_lu_gather(tables, UINT64_MAX / 2);
     std::vector<uint32_t> ready(rounds.numbers, 0); // the first round that may read it
     for (uint64_t task = 0; task < gather.tasks(); ++task)
       if (gather.pair_offset[task] < gather.pair_offset[task + 1])
-        ready[gather.task_slot[task]] = UINT32_MAX;
+        ready[number[gather.task_slot[task]]] = UINT32_MAX;
     for (uint32_t i = 0; i < tables.size; ++i) {
-      ready[tables.diagonal[i]] = UINT32_MAX;
+      ready[i] = UINT32_MAX;
       if (tables.row_offset[i] < tables.row_diagonal[i])
-        ready[nnz + i] = UINT32_MAX;
+        ready[y + i] = UINT32_MAX;
     }
-    std::vector<std::vector<TermWords>> terms(rounds.numbers);
+    std::vector<std::vector<TermWords>> terms(rounds.numbers), solve_terms(n);
     std::vector<size_t> at(rounds.begin.begin(), rounds.begin.end());
     uint64_t longest = 0;
     for (uint32_t round = 0; round < rounds.rounds(); ++round) {
       const bool solves = round >= rounds.factor_rounds;
       if (round == rounds.factor_rounds) {
         CHECK(*std::max_element(ready.begin(), ready.end()) <= round);
-        std::fill_n(ready.begin() + nnz, tables.size, UINT32_MAX); // x from now on
+        std::fill_n(ready.begin() + y, n, UINT32_MAX); // x from now on
       }
       uint64_t most = 0;
       std::set<uint32_t> touched;
       for (uint32_t w = 0; w < workers; ++w) {
         uint64_t load = 0;
         for (bool more = true; more;) {
-          const uint64_t word = rounds.words[at[w]++];
-          more = (word >> 32 & kLuRoundsMore) != 0;
-          const auto number = static_cast<uint32_t>(word & 0xFFFF),
-                     count = static_cast<uint32_t>(word >> 16 & 0xFFFF);
-          const auto finish = static_cast<LuRoundsFinish>(word >> 32 & 0xFF);
+          const uint32_t word = rounds.words[at[w]++];
+          more = (word >> 24 & 1) != 0;
+          const uint32_t sum = word & 0x7FF, count = word >> 11 & 0x3FF;
+          const auto finish = static_cast<LuRoundsFinish>(word >> 21 & 7);
           if (finish == LuRoundsFinish::nothing)
             continue;
-          CHECK(touched.insert(number).second);
+          std::vector<TermWords>& own = solves ? solve_terms[sum - lower] : terms[sum];
+          CHECK((word >> 25 & 1) == (solves && own.empty() ? 1 : 0));
+          CHECK(touched.insert(sum).second);
           load += kLuSegmentTerms + count;
           for (uint32_t t = 0; t < count; ++t) {
-            const uint64_t term = rounds.words[at[w]++];
-            const TermWords found{static_cast<uint32_t>(term & 0xFFFF),
-                                  static_cast<uint32_t>(term >> 16 & 0xFFFF),
-                                  static_cast<uint32_t>(term >> 32 & 0xFFFF)};
+            const uint32_t term = rounds.words[at[w]++];
+            const TermWords found{term & 0x7FF, term >> 11 & 0x7FF, term >> 22};
             for (const uint32_t read : {found.left, found.right, found.pivot})
               CHECK(ready[read] <= round);
-            terms[number].push_back(found);
+            own.push_back(found);
           }
-          const bool is_y = number >= nnz && number < nnz + tables.size;
-          const bool ends = is_y ? terms[number].size() == tables.row_diagonal[number - nnz] -
-                                                               tables.row_offset[number - nnz]
-                                 : finish != LuRoundsFinish::store;
+          const bool is_y = !solves && sum >= y;
+          const bool ends =
+              is_y ? own.size() == tables.row_diagonal[sum - y] - tables.row_offset[sum - y]
+                   : finish != LuRoundsFinish::store;
           if (ends)
-            ready[solves ? number - tables.size : number] = round + 1;
+            ready[solves ? sum - lower + y : sum] = round + 1;
         }
         most = std::max(most, load);
       }
@@ -162,40 +174,37 @@ TEST_CASE("lu_rounds: every term once, in order, and never before its numbers") 
     CHECK(longest <= rounds.longest);
     CHECK(*std::max_element(ready.begin(), ready.end()) <= rounds.rounds());
     for (uint64_t task = 0; task < gather.tasks(); ++task) {
-      const std::vector<TermWords>& found = terms[gather.task_slot[task]];
+      const std::vector<TermWords>& found = terms[number[gather.task_slot[task]]];
       const uint64_t first = gather.pair_offset[task];
       REQUIRE(found.size() == gather.pair_offset[task + 1] - first);
       for (size_t t = 0; t < found.size(); ++t) {
-        CHECK(found[t].left == gather.pair_left[first + t]);
-        CHECK(found[t].right == gather.pair_right[first + t]);
-        CHECK(found[t].pivot == gather.pair_pivot[first + t]);
+        CHECK(found[t].left == number[gather.pair_left[first + t]]);
+        CHECK(found[t].right == number[gather.pair_right[first + t]]);
+        CHECK(found[t].pivot == number[gather.pair_pivot[first + t]]);
       }
     }
     for (uint32_t i = 0; i < tables.size; ++i) {
-      CHECK(terms[nnz + i].size() == tables.row_diagonal[i] - tables.row_offset[i]);
-      CHECK(terms[nnz + tables.size + i].size() ==
-            tables.row_offset[i + 1] - tables.row_diagonal[i] - 1);
+      CHECK(terms[y + i].size() == tables.row_diagonal[i] - tables.row_offset[i]);
+      CHECK(solve_terms[i].size() == tables.row_offset[i + 1] - tables.row_diagonal[i] - 1);
     }
   }
 }
 
 TEST_CASE("lu_rounds: what does not fit") {
   Random random(24);
+  const LuTables large = test::tables_in_order(test::random_square(random, 1100, 1), &random);
+  CHECK_FALSE(make_lu_rounds(large, 8));
   const LuTables tables = test::tables_in_order(test::random_square(random, 20, 3), &random);
-  CHECK(make_lu_rounds(tables, 8, lu_rounds_numbers(tables)));
-  CHECK_FALSE(make_lu_rounds(tables, 8, lu_rounds_numbers(tables) - 1));
-  Scene scene;
-  scene.fake.attributes[cuda::DeviceAttribute::max_shared_bytes_per_block_optin] = 227 * 1024;
-  const cuda::Context context(std::make_shared<const cuda::Driver>(scene.fake.table()));
-  CHECK(lu::choose_rounds_shape(context, 1693).group == 16);
-  CHECK(lu::choose_rounds_shape(context, 2000).group == 8);
-  CHECK(lu::choose_rounds_shape(context, 7000).group == 4);
-  CHECK(lu::choose_rounds_shape(context, 8000).group == 0);
   const LuRounds rounds = *make_lu_rounds(tables, kShape.workers());
+  const Scene scene;
   const std::vector<uint8_t> image = {'x'};
-  CHECK_THROWS_AS(lu::GpuRounds(context, image, rounds, tables, kShape, 0), UserError);
-  const lu::GpuRounds solver(context, image, rounds, tables, kShape, 5);
-  const cuda::Stream stream(context);
+  const auto make = [&](const lu::GpuRoundsShape& shape, uint64_t instances) {
+    return lu::GpuRounds(*scene.context, image, rounds, tables, shape, instances);
+  };
+  CHECK_THROWS_AS(make(kShape, 0), UserError);
+  CHECK_THROWS_AS(make({kShape.group, 2 * kShape.threads}, 5), InternalError);
+  const lu::GpuRounds solver = make(kShape, 5);
+  const cuda::Stream stream(*scene.context);
   CHECK_THROWS_AS(solver.solve(4096, 8192, 8192 + 8, stream), UserError);
 }
 
