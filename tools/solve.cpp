@@ -265,6 +265,8 @@ int run_batch(const SolveOptions& options) {
     solver.analysis.order = FillOrder::amd;
   const std::unique_ptr<cuda::Context> gpu =
       device == 2 ? require_gpu() : (device == 0 ? find_gpu() : nullptr);
+  if (!gpu && solver.precision == LuPrecision::f32)
+    throw UsageError("--batch: the CPU works in f64", "leave out --precision");
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
   const Matrix a = read_matrix(options.input.path, read);
@@ -283,11 +285,8 @@ int run_batch(const SolveOptions& options) {
   request.repeat = solver.repeat;
   request.factor = solver.factor;
   request.code.most_multiply_adds = options.budget;
-  if (solver.precision == LuPrecision::f32) {
-    if (!gpu)
-      throw UsageError("--batch: the CPU works in f64", "leave out --precision");
+  if (solver.precision == LuPrecision::f32)
     request.code.type = ir::Scalar::f32;
-  }
   LuBatchReport report;
   if (gpu) {
     const std::unique_ptr<Assembler> assembler =
