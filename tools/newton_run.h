@@ -44,14 +44,13 @@ struct NewtonResult {
   /// is that of the solve, too.
   newton::Times phases;
   std::optional<double> step_us; ///< GPU: the phases as one graph
-  std::string assembler;         ///< of a batch's straight-line code on the GPU
+  std::string assembler;         ///< of a batch's code on the GPU
   lu::GpuRoundsShape rounds;     ///< of a batch on the GPU; a group of 0 where there are none
 };
 
 /// Throws as make_host_system and prepare_newton_lu; that there is no solution is in the reports.
 NewtonResult run_newton_on_cpu(const NewtonRequest& request);
-/// The same; and UserError where a batch is too large for unrolled factorization (and its numbers
-/// for shared memory) or for the GPU's memory.
+/// The same; and UserError where a batch is too large for the GPU's memory.
 NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& request);
 
 } // namespace sparsertc
