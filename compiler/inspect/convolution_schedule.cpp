@@ -13,8 +13,10 @@ namespace sparsertc {
 namespace {
 
 constexpr uint64_t kWarp = 32;
-/// Estimates: what a warp of border code takes beside one of interior code, and that fetching a
-/// variant of the code once is as dear as one warp that runs it.
+/// Estimates for streamed code and for threads of several columns: what a warp of border code takes
+/// beside one of interior code, and that fetching a variant of the code once is as dear as one warp
+/// that runs it. (Of unrolled code for one column a thread the former is less, the latter far more:
+/// README.md.)
 constexpr double kBorderCost = 1.25;
 /// Loads under one question about a tap, in a tile of kTypicalRows rows: enough that waiting for
 /// the first of them weighs little.
