@@ -83,8 +83,7 @@ private:
   void launch(Frame& frame, uint32_t at, Queue& queue);
   /// True where the region ran as a recording.
   bool region(Frame& frame, RegionState& region);
-  void walk(Frame& frame, const RegionState& region, uint32_t begin, uint32_t end,
-            Recorder& recorder);
+  void walk(Frame& frame, RegionState& region, uint32_t begin, uint32_t end, Recorder& recorder);
   Test test_of(Frame& frame, const RegionState& region, uint32_t at) const;
   uint8_t* reach(const Frame& frame, uint32_t at, Bits address, uint64_t bytes);
   uint64_t elements(const Frame& frame, uint32_t at) const;

@@ -63,7 +63,7 @@ Test Executor::test_of(Frame& frame, const RegionState& region, uint32_t at) con
 }
 
 /// Puts the statements to the recorder. The frame's fixed values are computed on the way.
-void Executor::walk(Frame& frame, const RegionState& region, uint32_t begin, uint32_t end,
+void Executor::walk(Frame& frame, RegionState& region, uint32_t begin, uint32_t end,
                     Recorder& recorder) {
   for (uint32_t at = begin; at < end; ++at) {
     const Op& op = frame.code.ops[at];
@@ -83,6 +83,8 @@ void Executor::walk(Frame& frame, const RegionState& region, uint32_t begin, uin
       if (mirror != UINT32_MAX && bytes > region.shadow_bytes[mirror])
         throw UserError(
             fmt::format("{}: more than there is room for", place(module_, frame.code, at)));
+      if (mirror != UINT32_MAX && bytes < region.shadow_bytes[mirror])
+        region.partly_written[mirror] = true;
       if (bytes != 0)
         recorder.copy(to, frame.registers[op.operand[1]], bytes);
       break;
@@ -132,7 +134,8 @@ bool Executor::region(Frame& frame, RegionState& state) {
     return false;
   const std::vector<Mirror>& mirrors = state.region.mirrors;
   for (size_t i = 0; i < mirrors.size(); ++i) {
-    const uint64_t bytes = host_arrays_[frame.registers[mirrors[i].buffer]];
+    const auto array = host_arrays_.find(frame.registers[mirrors[i].buffer]);
+    const uint64_t bytes = array == host_arrays_.end() ? 0 : array->second;
     if (bytes == 0 || bytes > kMostMirrored)
       return false;
     if (state.shadows.size() == i) {
@@ -142,6 +145,7 @@ bool Executor::region(Frame& frame, RegionState& state) {
     if (state.shadow_bytes[i] != bytes)
       return false;
   }
+  state.partly_written.assign(mirrors.size(), false);
   std::vector<uint64_t> key;
   KeyRecorder keys(key);
   walk(frame, state, state.region.begin, state.region.end, keys);
@@ -155,7 +159,7 @@ bool Executor::region(Frame& frame, RegionState& state) {
     ++recorded_;
   }
   for (size_t i = 0; i < mirrors.size(); ++i)
-    if (mirrors[i].arrives)
+    if (mirrors[i].arrives || state.partly_written[i])
       device_.upload(state.shadows[i],
                      reinterpret_cast<const void*>(frame.registers[mirrors[i].buffer]),
                      state.shadow_bytes[i]);

@@ -23,6 +23,8 @@ struct Executor::RegionState {
   Region region;
   std::vector<uint64_t> shadows; ///< device memory of the mirrors
   std::vector<uint64_t> shadow_bytes;
+  /// Mirrors of which a copy leaves a part as it was: they arrive, too.
+  std::vector<bool> partly_written;
   std::vector<uint64_t> key; ///< the words that were recorded
   std::unique_ptr<Recording> recording;
   unsigned misses = 0; ///< recordings that were made anew

@@ -379,6 +379,40 @@ host @program(%x: device.i32, %n: i32) {
               "launch @set grid(%one, %one, %one) (%x, %v)") == 0);
 }
 
+TEST_CASE("program: a mirror keeps what copies leave as it was", "[program]") {
+  // The loop copies one element of three; the host has written the others before. Its first round
+  // is decided by what it finds.
+  const ir::Module module = placed(std::string(kCount) + R"(
+host @program(%x: device.i32, %result: host.i32) {
+  %flag = alloc.host.i32 3
+  %one = const.i32 1
+  %seven = const.i32 7
+  %nine = const.i32 9
+  store.host.i32 %flag + 0, %one
+  store.host.i32 %flag + 4, %seven
+  store.host.i32 %flag + 8, %nine
+  loop {
+    %v = load.host.i32 %flag + 0
+    %go = cmp.gt.i32 %v, 0
+    if %go {
+      launch @count grid(%one, %one, %one) (%x)
+    }
+    copy %flag, %x, 1
+    %w = load.host.i32 %flag + 0
+    %more = cmp.gt.i32 %w, 0
+  } while %more
+  copy %result, %flag, 3
+})");
+  for (const Mode mode : kModes) {
+    Scene scene(module, mode);
+    Ints x = {5, 0, 0}, result = {-1, -1, -1};
+    scene.run("program", {&x, &result});
+    CHECK(x == Ints{0, 5, 10});
+    CHECK(result == Ints{0, 7, 9});
+    CHECK(scene.executor->recordings_launched() == (mode == Mode::loops ? 1u : 0u));
+  }
+}
+
 TEST_CASE("program: external work in a loop", "[program]") {
   const std::string text = std::string(kCount) + R"(
 host @work(%x: device.i32, %v: i64) external
