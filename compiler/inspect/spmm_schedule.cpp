@@ -287,9 +287,11 @@ void choose_gpu_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice) {
 
 /// A pass of copies by all threads covers whole rows of B; a chunk is a whole number of passes.
 void round_chunk(SpmmSchedule& schedule) {
-  if (stages_images(schedule))
-    return;
   SpmmTile& tile = schedule.tile;
+  if (stages_images(schedule)) { // parts of K share the channels of a chunk
+    tile.chunk = ceil_div(tile.chunk, tile.splitk) * tile.splitk;
+    return;
+  }
   const uint32_t row_bytes = schedule.columns_per_block() * element_bytes(schedule.problem.type);
   const uint32_t rows_a_pass =
       schedule.threads_x * tile.groups * staging_piece_bytes(schedule) / row_bytes;
@@ -374,7 +376,7 @@ void check_staging(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   if (tile.strategy != Strategy::unrolled)
     refuse("stage=smem needs strategy=unrolled", "leave stage out, or choose strategy=unrolled");
-  if (tile.splitk != 1)
+  if (tile.splitk != 1 && !problem.convolution)
     refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
   if (tile.cluster != 1)
     refuse("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
@@ -393,7 +395,7 @@ void check_staging(const SpmmSchedule& schedule) {
   if (stages_images(schedule)) {
     if (staged_region(schedule).passes > kMostPasses)
       refuse(fmt::format("stage=smem: {} threads would copy {} elements each of a channel",
-                         schedule.threads_x * tile.groups, staged_region(schedule).passes),
+                         copying_threads(schedule), staged_region(schedule).passes),
              "choose more groups, or a smaller vec");
     return;
   }
@@ -510,15 +512,25 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
     return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
   if (tile.strategy == Strategy::panels)
     return panel_staging(schedule).bytes();
+  return staging_bytes(schedule) + exchange_bytes(schedule);
+}
+
+uint64_t staging_bytes(const SpmmSchedule& schedule) {
+  const SpmmTile& tile = schedule.tile;
   if (stages_images(schedule))
     return staging_piece_bytes(schedule) == 0 ? 0 : staged_region_bytes(schedule);
   if (tile.stage == Stage::smem)
     return uint64_t{tile.prefetch} * tile.chunk * schedule.columns_per_block() *
            element_bytes(schedule.problem.type);
-  if (tile.parts() > 1)
-    return uint64_t{tile.groups} * tile.splitk * tile.rows * schedule.columns_per_block() *
-           ir::size_in_bytes(accumulator_scalar(schedule.problem.type));
   return 0;
+}
+
+uint64_t exchange_bytes(const SpmmSchedule& schedule) {
+  const SpmmTile& tile = schedule.tile;
+  if (tile.parts() == 1)
+    return 0;
+  return uint64_t{tile.groups} * tile.splitk * tile.rows * schedule.columns_per_block() *
+         ir::size_in_bytes(accumulator_scalar(schedule.problem.type));
 }
 
 SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, const Target& target,

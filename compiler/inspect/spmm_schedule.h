@@ -197,6 +197,9 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
 uint32_t staging_piece_bytes(const SpmmSchedule& schedule);
 /// Shared memory of a block: staged chunks of B, or partial sums.
 uint64_t shared_bytes(const SpmmSchedule& schedule);
+/// Of these, for unrolled and streamed code, what staging takes, and what parts of K take.
+uint64_t staging_bytes(const SpmmSchedule& schedule);
+uint64_t exchange_bytes(const SpmmSchedule& schedule);
 /// Streamed: entries of a row in one step of the loop (`prefetch` 8 or more: 8, else 4).
 uint32_t streamed_entries_per_step(const SpmmTile& tile);
 

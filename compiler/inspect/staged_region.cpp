@@ -38,7 +38,7 @@ uint32_t rows_of_block(const SpmmSchedule& schedule, const Convolution& c,
 }
 
 void share_copies(const SpmmSchedule& schedule, StagedRegion& region) {
-  const uint32_t threads = schedule.threads_x * schedule.tile.groups;
+  const uint32_t threads = copying_threads(schedule);
   const uint32_t pieces = region.channel / region.piece;
   region.passes = ceil_div(pieces, threads);
   region.channels_a_pass = std::clamp(threads / pieces, 1u, schedule.tile.chunk);
@@ -53,6 +53,16 @@ void share_copies(const SpmmSchedule& schedule, StagedRegion& region) {
 bool stages_images(const SpmmSchedule& schedule) {
   return schedule.problem.convolution && schedule.tile.stage == Stage::smem &&
          !schedule.target.is_host;
+}
+
+uint32_t copying_threads(const SpmmSchedule& schedule) {
+  return schedule.threads_x * schedule.tile.groups * schedule.tile.splitk;
+}
+
+uint32_t part_of_row(const SpmmSchedule& schedule, uint32_t row) {
+  const SpmmTile& tile = schedule.tile;
+  const uint32_t channel = tap_of(*schedule.problem.convolution, row).channel;
+  return channel % tile.chunk / (tile.chunk / tile.splitk);
 }
 
 StagedRegion staged_region(const SpmmSchedule& schedule) {
@@ -97,8 +107,10 @@ StagedRegion staged_region(const SpmmSchedule& schedule) {
 uint64_t staged_region_bytes(const SpmmSchedule& schedule) {
   const StagedRegion region = staged_region(schedule);
   const SpmmTile& tile = schedule.tile;
-  return uint64_t{tile.prefetch} * tile.chunk * region.channel *
-         element_bytes(schedule.problem.type);
+  constexpr uint64_t kAligned = 16; // partial sums follow
+  const uint64_t bytes =
+      uint64_t{tile.prefetch} * tile.chunk * region.channel * element_bytes(schedule.problem.type);
+  return (bytes + kAligned - 1) / kAligned * kAligned;
 }
 
 } // namespace sparsertc

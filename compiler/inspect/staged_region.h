@@ -52,6 +52,10 @@ struct StagedRegion {
 
 /// The schedule stages the images of a convolution.
 bool stages_images(const SpmmSchedule& schedule);
+/// Threads that share the copies: all of the block.
+uint32_t copying_threads(const SpmmSchedule& schedule);
+/// Parts of K share each chunk: the part that has the products of a row of B.
+uint32_t part_of_row(const SpmmSchedule& schedule, uint32_t row);
 /// From the geometry, the tile and threads_x; staging_piece_bytes() must not be 0.
 StagedRegion staged_region(const SpmmSchedule& schedule);
 /// Bytes of the chunks in flight.

@@ -64,20 +64,25 @@ void add_attributes(ir::Module& module, const Matrix& weights, const SpmmSchedul
   add("tile", to_string(schedule.tile));
 }
 
-/// Shared memory for partial sums or staged rows of B; UINT32_MAX where none is used.
-uint32_t add_shared_symbol(ir::Module& module, const SpmmSchedule& schedule) {
-  const uint64_t bytes = shared_bytes(schedule);
-  if (bytes == 0)
-    return UINT32_MAX;
-  const bool stage = schedule.tile.stage == Stage::smem;
-  const Scalar element =
-      stage ? element_scalar(schedule.problem.type) : accumulator_scalar(schedule.problem.type);
-  ir::Symbol symbol;
-  symbol.name = stage ? "stage" : "partial";
-  symbol.type = Type::pointer(Space::shared, element);
-  symbol.count = bytes / ir::size_in_bytes(element);
-  module.symbols.push_back(std::move(symbol));
-  return static_cast<uint32_t>(module.symbols.size() - 1);
+/// Shared memory for staged rows of B and for partial sums.
+SharedSymbols add_shared_symbols(ir::Module& module, const SpmmSchedule& schedule) {
+  const auto add = [&](const char* name, Scalar element, uint64_t bytes) {
+    if (bytes == 0)
+      return UINT32_MAX;
+    ir::Symbol symbol;
+    symbol.name = name;
+    symbol.type = Type::pointer(Space::shared, element);
+    symbol.count = bytes / ir::size_in_bytes(element);
+    module.symbols.push_back(std::move(symbol));
+    return static_cast<uint32_t>(module.symbols.size() - 1);
+  };
+  if (schedule.target.is_host)
+    return {};
+  SharedSymbols symbols;
+  const DataType type = schedule.problem.type;
+  symbols.stage = add("stage", element_scalar(type), staging_bytes(schedule));
+  symbols.partial = add("partial", accumulator_scalar(type), exchange_bytes(schedule));
+  return symbols;
 }
 
 /// One device function for each tile and part, in the order tile * parts + part. `schedule` is a
@@ -146,7 +151,7 @@ public:
 
   void write() {
     ir::Module& module = lowered_.module;
-    shared_symbol_ = add_shared_symbol(module, schedule_);
+    shared_ = add_shared_symbols(module, schedule_);
     for (const BlockRange& range : schedule_.ranges)
       if (!code_[range.border])
         code_[range.border] = make_code(range);
@@ -200,7 +205,7 @@ private:
     const VariantCode& code = *code_[range.border];
     // Ranges with the same code differ in their guards.
     const SpmmSchedule schedule = variant_of(schedule_, range);
-    RangeWriter writer(builder, schedule, range, operands, first_block, shared_symbol_);
+    RangeWriter writer(builder, schedule, range, operands, first_block, shared_);
     writer.write_prologue();
     Reg tile = writer.tile_number();
     const Reg part = writer.part();
@@ -217,7 +222,7 @@ private:
       // Every thread of the block must reach the barriers of some tile; saying so costs one
       // instruction and lets the verifier see it.
       if (tiles_meet_in_clusters(schedule) ||
-          (schedule.tile.stage == Stage::smem && schedule.tile.groups > 1))
+          (schedule.tile.stage == Stage::smem && code.functions.size() > schedule.row_blocks()))
         tile = builder.value(
             Opcode::minu, Scalar::i32,
             {tile, Operand::integer(static_cast<int64_t>(code.functions.size()) - 1)});
@@ -232,7 +237,7 @@ private:
   const std::vector<double>& weights_;
   const SpmmSchedule& schedule_;
   bool streamed_;
-  uint32_t shared_symbol_ = UINT32_MAX;
+  SharedSymbols shared_;
   std::optional<VariantCode> code_[2]; ///< of interior (or all) and border blocks
 };
 

@@ -196,7 +196,7 @@ void RangeWriter::write_line_pointers() {
 void RangeWriter::write_partial_pointer() {
   const int64_t size = ir::size_in_bytes(accumulator_scalar(schedule_.problem.type));
   const int64_t group_bytes = size * tile_.splitk * tile_.rows * schedule_.columns_per_block();
-  Reg pointer = builder_.address(shared_symbol_);
+  Reg pointer = builder_.address(shared_.partial);
   if (tile_.groups > 1)
     pointer = builder_.index(pointer, group(), Operand::integer(group_bytes));
   arguments_.partial = builder_.index(pointer, thread_x(), Operand::integer(size));
@@ -223,7 +223,7 @@ void RangeWriter::write_staging_pointers() {
   const Operand divisor = Operand::integer(pieces);
   arguments_.copy_row = builder_.value(Opcode::divu, Scalar::i32, {q, divisor});
   const Reg in_row = builder_.value(Opcode::remu, Scalar::i32, {q, divisor});
-  const Reg stage = builder_.address(shared_symbol_);
+  const Reg stage = builder_.address(shared_.stage);
   arguments_.staged_columns = builder_.index(stage, thread_x(), Operand::integer(width * size));
   const Reg row_start = builder_.index(stage, arguments_.copy_row, Operand::integer(row_bytes));
   arguments_.staged_copies = builder_.index(row_start, in_row, Operand::integer(piece));
@@ -276,7 +276,7 @@ void RangeWriter::write_image_pointers() {
       arithmetic_.add(arithmetic_.mul(arithmetic_.sub(row_of(pixel), first_row_), region.pitch),
                       arithmetic_.mul(arithmetic_.min(pixel.column, last), c.stride_w));
   arguments_.staged_columns = builder_.index(
-      builder_.address(shared_symbol_), arithmetic_.in_register(place), Operand::integer(size));
+      builder_.address(shared_.stage), arithmetic_.in_register(place), Operand::integer(size));
 }
 
 /// Where a thread's pieces of a channel come from and go to (StagedRegion).
@@ -285,16 +285,20 @@ void RangeWriter::write_image_staging() {
   const Convolution& c = *problem.convolution;
   const StagedRegion region = staged_region(schedule_);
   const int64_t size = element_bytes(problem.type);
-  const uint32_t threads = schedule_.threads_x * tile_.groups;
+  const uint32_t threads = copying_threads(schedule_);
   const uint32_t pieces = region.channel / region.piece;
   Reg q = thread_x();
   if (tile_.groups > 1)
     q = builder_.add(Scalar::i32, q,
                      builder_.mul(Scalar::i32, group(), Operand::integer(schedule_.threads_x)));
+  if (parts_are_threads(schedule_))
+    q = builder_.add(
+        Scalar::i32, q,
+        builder_.mul(Scalar::i32, part(), Operand::integer(schedule_.threads_x * tile_.groups)));
   if (region.last_pass_threads != threads)
     arguments_.copies_last = builder_.compare(Comparison::lt, Scalar::i32, q,
                                               Operand::integer(region.last_pass_threads));
-  Reg to = builder_.address(shared_symbol_);
+  Reg to = builder_.address(shared_.stage);
   Reg source = operands_.b;
   if (region.channels_a_pass > 1) {
     const Operand divisor = Operand::integer(pieces);

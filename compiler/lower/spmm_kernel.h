@@ -24,16 +24,19 @@ struct KernelOperands {
                                 KernelManifest& manifest);
 };
 
+/// Of staged rows and of partial sums; UINT32_MAX where there are none.
+struct SharedSymbols {
+  uint32_t stage = UINT32_MAX, partial = UINT32_MAX;
+};
+
 /// Writes what the blocks of one range begin with.
 class RangeWriter {
 public:
   /// `schedule` is the variant's. The range begins at block `first_block` along x.
-  /// `shared_symbol`: of partial sums or staged rows.
   RangeWriter(ir::Builder& builder, const SpmmSchedule& schedule, const BlockRange& range,
-              const KernelOperands& operands, Number first_block, uint32_t shared_symbol)
+              const KernelOperands& operands, Number first_block, SharedSymbols shared)
       : builder_(builder), arithmetic_(builder), schedule_(schedule), tile_(schedule.tile),
-        range_(range), operands_(operands), first_block_(first_block),
-        shared_symbol_(shared_symbol) {}
+        range_(range), operands_(operands), first_block_(first_block), shared_(shared) {}
 
   void write_prologue();
   TileArguments& arguments() { return arguments_; }
@@ -65,7 +68,7 @@ private:
   const BlockRange& range_;
   const KernelOperands& operands_;
   Number first_block_;
-  uint32_t shared_symbol_;
+  SharedSymbols shared_;
   TileArguments arguments_;
   Number columns_ = 0; ///< of all blocks of the range
   ir::Reg thread_x_, group_, part_, block_column_;

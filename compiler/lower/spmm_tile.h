@@ -248,7 +248,7 @@ void TileArguments::for_each(const SpmmSchedule& schedule, Visit visit) {
       visit(copy_bytes[i], Scalar::i32, "copy_bytes" + std::to_string(i));
     if (!images || region.channels_a_pass > 1)
       visit(copy_row, Scalar::i32, std::string("copy_row"));
-    if (images && region.last_pass_threads != schedule.threads_x * schedule.tile.groups)
+    if (images && region.last_pass_threads != copying_threads(schedule))
       visit(copies_last, Scalar::pred, std::string("copies_last"));
   }
 }

@@ -391,9 +391,18 @@ void write_tile(Builder& builder, const SpmmSchedule& schedule, const Pattern& p
   };
 
   const auto write_staged = [&](auto&& b) {
+    std::vector<Entry> entries = tile_entries(schedule, pattern, weights, tile, 0, schedule.inner);
+    if (parts > 1)
+      std::erase_if(
+          entries, [&](const Entry& entry) { return part_of_row(schedule, entry.column) != part; });
     Sums sums(builder, schedule, rows);
-    write_products(builder, std::span<const Entry>(entries_of(0)), sums, b);
+    write_products(builder, std::span<const Entry>(entries), sums, b);
     b.finish();
+    if (parts > 1) {
+      ExchangeWriter<Sums>(builder, schedule, arguments, sums, rows, part)
+          .write(epilogue, first_row);
+      return;
+    }
     for (uint32_t row = 0; row < rows; ++row)
       epilogue.write_row(schedule.row_order[first_row + row], sums.row(row));
   };

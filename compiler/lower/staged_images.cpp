@@ -68,7 +68,7 @@ void StagedImages::copy_chunk(uint32_t chunk) {
 }
 
 void StagedImages::copy_pass(uint32_t chunk, uint32_t pass) {
-  const uint32_t threads = schedule_.threads_x * tile_.groups;
+  const uint32_t threads = copying_threads(schedule_);
   const uint32_t piece = region_.piece * element_;
   const uint32_t begin = chunk * tile_.chunk;
   const uint32_t end = std::min(begin + tile_.chunk, convolution_.channels);

@@ -99,14 +99,13 @@ uint32_t least_registers(const Candidate& candidate) {
 /// Of a block: staged chunks of B, or partial sums.
 double shared_bytes(const Layer& layer, const Candidate& candidate) {
   const double columns = 32.0 * candidate.warps * candidate.vec;
+  const double partial = candidate.parts() > 1
+                             ? 4 * candidate.groups * candidate.splitk * candidate.rows * columns
+                             : 0;
   if (stages_images(layer, candidate))
-    return kImageChunks * candidate.chunk * staged_images(layer, candidate).region *
-           layer.element_bytes;
-  if (candidate.chunk > 0)
-    return 3 * candidate.chunk * columns * layer.element_bytes;
-  if (candidate.parts() > 1)
-    return 4 * candidate.groups * candidate.splitk * candidate.rows * columns;
-  return 0;
+    return partial + kImageChunks * candidate.chunk * staged_images(layer, candidate).region *
+                         layer.element_bytes;
+  return candidate.chunk > 0 ? 3 * candidate.chunk * columns * layer.element_bytes : partial;
 }
 
 /// Clusters let tall tiles spread over more multiprocessors: tried where K is long and without them
@@ -277,19 +276,24 @@ double predict_staged_images(const Layer& layer, const Device& device, const Can
   const Occupancy on = occupancy_of(layer, device, candidate);
   const double part = instructions_of_part(layer, candidate);
   const double tiles = ceil_div(layer.m, candidate.rows);
-  const double loads = used_columns(layer, candidate.rows) * candidate.vec +
+  const double parts = candidate.parts();
+  const double loads = used_columns(layer, candidate.rows) * candidate.vec / parts +
                        layer.images->channels * copies_of_channel(layer, candidate);
   const double warps = on.blocks_of_sm * on.warps;
 
-  const double code = tiles * part * kInstructionBytes / 0.4e6;
-  const double supply = on.blocks_of_sm * candidate.groups * part * 2.8 / kClocksPerMicrosecond;
+  const double code = tiles * parts * part * kInstructionBytes / 0.4e6;
+  const double supply =
+      on.blocks_of_sm * candidate.groups * parts * part * 2.8 / kClocksPerMicrosecond;
   const double issue = warps * part / 4 / kClocksPerMicrosecond;
   const double load_slots = warps * loads * 1.3 / kClocksPerMicrosecond;
   const double l2 = on.blocks * layer.images->channels * staged_images(layer, candidate).region *
                     layer.element_bytes / 9e6;
   const double latency =
       on.waves * (chunks_of(layer, candidate) * 120 + part * 4) / kClocksPerMicrosecond;
-  return 1.1 + 1.2 * together({code, supply, issue, load_slots, l2, latency}, 3.7);
+  const double meetings = candidate.splitk > 1 ? 0.27 : 0.0;
+  const double first_chunk = l2 / chunks_of(layer, candidate);
+  return 1.1 + meetings + first_chunk +
+         1.2 * together({code, supply, issue, load_slots, l2, latency}, 3.7);
 }
 
 double predict_streamed(const Layer& layer, const Device& device, const Candidate& candidate) {
@@ -350,17 +354,18 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
     for (uint32_t rows : {4u, 8u, 12u, 16u, 24u, 32u, 48u, 64u})
       for (uint32_t warps = 2; warps <= 16; ++warps)
         for (uint32_t groups = 1; groups <= 4; ++groups)
-          for (uint32_t chunk : {8u, 16u, 32u})
-            add({{},
-                 most_registers(32 * warps * groups),
-                 0,
-                 rows,
-                 1,
-                 warps,
-                 groups,
-                 1,
-                 chunk,
-                 false});
+          for (uint32_t splitk : {1u, 2u, 4u})
+            for (uint32_t chunk : {8u, 16u, 32u})
+              add({{},
+                   most_registers(32 * warps * groups * splitk),
+                   0,
+                   rows,
+                   1,
+                   warps,
+                   groups,
+                   splitk,
+                   chunk,
+                   false});
   for (uint32_t rows : {1u, 2u, 4u})
     for (uint32_t warps : {1u, 2u, 4u, 8u})
       for (uint32_t groups : {1u, 2u, 4u, 8u})

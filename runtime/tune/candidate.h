@@ -30,10 +30,11 @@
 //   L2        136 bytes an entry and warp at 10.5 TB/s
 //
 // Code for staged images of a convolution (45 candidates of 5 layers, 18 %), with L loads and
-// copies a thread, takes 1.1 + 1.2 (sum of x^3.7)^(1/3.7):
+// copies a thread, takes 1.1 + meetings + the L2 time of the first chunk + 1.2 (sum of
+// x^3.7)^(1/3.7):
 //
 //   code, issue  as above, a warp instruction a clock and scheduler
-//   supply    b G I distinct instructions, 2.8 clocks each
+//   supply    b G S I distinct instructions, 2.8 clocks each
 //   loads     1.3 clocks of its multiprocessor for each load or copy of a warp
 //   L2        what blocks copy, at 9 TB/s
 //   latency   waves (120 clocks a chunk of channels and 4 an instruction): one warp alone

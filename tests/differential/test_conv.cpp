@@ -46,6 +46,8 @@ const char* const kStagedTiles[] = {
     "stage=smem,rows=5,vec=4,warps=1,groups=2,chunk=3,prefetch=2",
     "stage=smem,rows=4,vec=3,warps=2,groups=3,chunk=4,prefetch=4",
     "stage=smem,rows=4,warps=3,groups=8,chunk=6,weights=const",
+    "stage=smem,rows=9,warps=1,groups=2,splitk=3,chunk=4",
+    "stage=smem,rows=6,vec=2,warps=2,splitk=2,prefetch=2",
 };
 
 struct Filter {

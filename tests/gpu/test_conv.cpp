@@ -36,6 +36,8 @@ constexpr const char* kStagedTiles[] = {
     "stage=smem,rows=3,vec=2,warps=1,chunk=2",
     "stage=smem,rows=5,vec=4,warps=1,groups=2,chunk=3,prefetch=2",
     "stage=smem,rows=4,warps=3,groups=8,chunk=6",
+    "stage=smem,rows=9,warps=1,groups=2,splitk=3,chunk=4",
+    "stage=smem,rows=6,vec=2,warps=2,splitk=2,prefetch=2",
 };
 /// Of kGeometries those with images of even width, and the one that is a product of matrices.
 constexpr size_t kEvenWidths[] = {5, 6, 8, 9, 11};

@@ -384,7 +384,7 @@ TEST_CASE("staged images that do not fit are refused") {
   CHECK_THAT(refusal("N=1,H=8,W=2000,C=4,R=3,S=3,pad=1", "stage=smem,warps=1,chunk=1,prefetch=2",
                      Layout::row_major),
              Catch::Contains("32 threads would copy"));
-  CHECK_THAT(refusal("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "stage=smem,splitk=2", Layout::row_major),
+  CHECK_THAT(refusal("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "stage=smem,cluster=2", Layout::row_major),
              Catch::Contains("cannot go together"));
   CHECK_THAT(message_of([] { schedule("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "host", "stage=smem"); }),
              Catch::Contains("for GPUs"));
