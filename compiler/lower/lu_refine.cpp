@@ -1,13 +1,11 @@
 #include "compiler/lower/lu_refine.h"
 
-#include "compiler/lower/lu_kernel_writer.h"
-#include "ir/lu_refine.h"
+#include "compiler/lower/lu_refine_writer.h"
 #include "ir/verifier.h"
 
 #include <bit>
 #include <cstddef>
 #include <limits>
-#include <utility>
 
 namespace sparsertc {
 namespace {
@@ -19,146 +17,7 @@ using ir::Opcode;
 using ir::Operand;
 using ir::Reg;
 using ir::Scalar;
-using ir::Shuffle;
 using ir::Special;
-using ir::Type;
-
-constexpr uint32_t kLanes = 32;
-constexpr uint32_t kWarps = kLuRefineThreads / kLanes;
-constexpr uint32_t kWord = sizeof(uint32_t);
-constexpr uint32_t kReal = sizeof(double);
-
-LuKernelOptions double_precision(const LuRefineOptions& options) {
-  LuKernelOptions result;
-  result.complex = options.complex;
-  return result;
-}
-
-/// Holds the options that LuKernelWriter refers to.
-struct Options {
-  explicit Options(const LuRefineOptions& refine) : kernels(double_precision(refine)) {}
-  LuKernelOptions kernels;
-};
-
-class RefineWriter : Options, protected LuKernelWriter {
-public:
-  RefineWriter(ir::Module& module, const LuRefineOptions& options, const char* name)
-      : Options(options), LuKernelWriter(module, kernels, name, kLuRefineThreads),
-        single_(options.single_solution) {}
-
-protected:
-  Reg side() { return b_.special(Special::block_y); }
-  /// The right-hand side's part of an array.
-  Reg vector_of(Reg pointer, Reg n) {
-    return b_.index(pointer, side(), b_.mul(Scalar::i32, n, Operand::integer(bytes_)));
-  }
-  Reg record_of(Reg pointer) { return element(pointer, side(), sizeof(LuRefineRecord)); }
-  Reg parts_of(Reg pointer, uint32_t parts, uint32_t numbers) {
-    return element(pointer, side(), parts * numbers * kReal);
-  }
-  /// Code for right-hand sides that are worked on; close with end().
-  void if_active(Reg active) {
-    const Reg word = b_.load(element(active, side(), kWord), 0);
-    b_.if_begin(b_.compare(Comparison::ne, Scalar::i32, word, Operand::integer(0)));
-  }
-
-  Reg bits(Reg value) { return b_.bitcast(Scalar::i64, value); }
-  Reg number_of(Reg word) { return b_.bitcast(Scalar::f64, word); }
-  /// The bits of a magnitude; a NaN has no sign.
-  Reg ordered(Reg value) { return bits(absolute(value)); }
-  Reg larger(Reg x, Reg y, Reg result = {}) {
-    return b_.value(Opcode::max, Scalar::i64, {x, y}, result);
-  }
-  Reg zero_bits() { return b_.constant(Scalar::i64, Operand::integer(0)); }
-
-  /// |x|. The larger part is taken out of a complex one, so that no square over- or underflows.
-  Reg modulus(LuNumber x) {
-    if (!complex_)
-      return absolute(x.re);
-    const Reg re = absolute(x.re), im = absolute(x.im);
-    const Reg steep = b_.compare(Comparison::ge, type_, re, im);
-    const Reg top = b_.select(type_, steep, re, im), low = b_.select(type_, steep, im, re);
-    const Reg ratio = b_.value(Opcode::div, type_, {low, top});
-    const Reg root = b_.value(Opcode::sqrt, type_, {b_.fma(type_, ratio, ratio, real_constant(1))});
-    const Reg is_zero = b_.compare(Comparison::eq, type_, top, real(0));
-    return b_.select(type_, is_zero, top, b_.mul(type_, top, root));
-  }
-  /// As the solution's type has it.
-  LuNumber rounded(LuNumber x) {
-    const auto part = [&](Reg value) {
-      return b_.convert(Scalar::f64, b_.convert(Scalar::f32, value, Conversion::nearest),
-                        Conversion::exact);
-    };
-    if (!single_)
-      return x;
-    return {part(x.re), complex_ ? part(x.im) : Reg{}};
-  }
-
-  // Over all lanes of a warp, in all of them.
-  void add_over_lanes(LuNumber sum) {
-    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
-      add(sum, from_lane(Shuffle::butterfly, sum, Operand::integer(distance)), sum);
-  }
-  void add_over_lanes(Reg sum) {
-    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
-      b_.add(type_, sum, from_lane(Shuffle::butterfly, sum, Operand::integer(distance)), sum);
-  }
-  void largest_over_lanes(Reg word) {
-    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2)
-      larger(word, bits(from_lane(Shuffle::butterfly, number_of(word), Operand::integer(distance))),
-             word);
-  }
-
-  /// Of the update, in all lanes of a warp.
-  struct Sizes {
-    Reg correction, largest_x, sum_x; ///< f64
-  };
-  Sizes read_sizes(Reg parts, Reg count, Reg lane) {
-    const Reg correction = zero_bits(), largest = zero_bits();
-    const Reg sum = real_constant(0);
-    for (uint32_t part = 0; part < kLuRefineUpdateParts; part += kLanes) {
-      const Reg number = b_.add(Scalar::i32, lane, Operand::integer(part));
-      const Reg place = element(parts, number, kLuRefineUpdateNumbers * kReal);
-      b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, number, count));
-      larger(correction, b_.load(place, 0), correction);
-      larger(largest, b_.load(place, kReal), largest);
-      b_.add(type_, sum, number_of(b_.load(place, 2 * kReal)), sum);
-      b_.end();
-    }
-    largest_over_lanes(correction);
-    largest_over_lanes(largest);
-    add_over_lanes(sum);
-    return {number_of(correction), number_of(largest), sum};
-  }
-
-  uint32_t add_shared(ir::Module& module, const char* name, uint64_t words) {
-    ir::Symbol symbol;
-    symbol.name = name;
-    symbol.type = Type::pointer(ir::Space::shared, Scalar::i64);
-    symbol.count = words;
-    module.symbols.push_back(std::move(symbol));
-    return static_cast<uint32_t>(module.symbols.size() - 1);
-  }
-
-  /// Rows of this thread, `blocks` blocks taking part.
-  template <class Body>
-  void for_each_row(Reg n, uint32_t blocks, const Body& body) {
-    const Reg thread = thread_number(kLuRefineThreads);
-    const Reg i = b_.add(Scalar::i32, b_.for_loop(n, blocks * kLuRefineThreads), thread);
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
-    body(i);
-    b_.end();
-    b_.end();
-  }
-
-  /// For the one thread of each right-hand side that takes notes.
-  void if_first_thread() {
-    const Reg thread = thread_number(kLuRefineThreads);
-    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, thread, Operand::integer(0)));
-  }
-
-  const bool single_;
-};
 
 class BeginWriter : RefineWriter {
 public:
