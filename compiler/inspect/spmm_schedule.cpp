@@ -351,10 +351,9 @@ void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double me
   const SpmmProblem& problem = schedule.problem;
   tile.stage = choice.stage.value_or(Stage::global);
   tile.weights = choice.weights.value_or(WeightOperand::immediate);
-  tile.chunk = choice.chunk.value_or(problem.convolution ? 16 : 32);
-  tile.prefetch = choice.prefetch.value_or(tile.stage != Stage::smem ? 8
-                                           : problem.convolution     ? 2
-                                                                     : 3);
+  const bool images = stages_images(schedule);
+  tile.chunk = choice.chunk.value_or(images ? 16 : 32);
+  tile.prefetch = choice.prefetch.value_or(tile.stage != Stage::smem ? 8 : images ? 2 : 3);
   if (schedule.target.is_host) {
     choose_host_tile(schedule, choice, mean_row_length);
   } else {
