@@ -451,6 +451,8 @@ TEST_CASE("blocks cover interior and border") {
                              parse_tile_choice("border=own"));
              }),
              Catch::Contains("border= is for convolutions"));
+  CHECK_THAT(message_of([&] { schedule(words, "sm_90", "stage=smem,border=own"); }),
+             Catch::Contains("border= is for images that are not staged"));
 }
 
 TEST_CASE("what cannot be addressed is refused") {
