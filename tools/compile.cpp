@@ -7,6 +7,7 @@
 #include "ir/printer.h"
 #include "tools/assemblers.h"
 #include "tools/command.h"
+#include "tools/compile_lu.h"
 #include "tools/make_bundle.h"
 #include "tools/network.h"
 #include "tools/network_options.h"
@@ -39,6 +40,7 @@ struct CompileOptions {
   bool bindable = false;
   std::string tuning;
   std::string tuning_mismatch = "refuse";
+  CompileLuOptions lu;
 };
 
 bool ends_with(const std::string& text, const std::string& suffix) {
@@ -161,6 +163,17 @@ int compile_bundle_of_network(const CompileOptions& options) {
   return 0;
 }
 
+int compile_bundle_of_lu(const CompileOptions& options) {
+  if (artefact_of(options) != Artefact::bundle)
+    throw UsageError("--op=lu: a matrix is compiled into a bundle",
+                     "write one: -o OUT.srtc, or --emit=bundle");
+  std::unique_ptr<Assembler> assembler;
+  if (options.target != "host")
+    assembler = assembler_for(options, Artefact::bundle);
+  return compile_lu_file({options.input, options.lu, options.cache, options.jobs, options.target,
+                          options.output, assembler.get()});
+}
+
 int compile(const CompileOptions& options) {
   if (!options.network.empty())
     return compile_bundle_of_network(options);
@@ -168,6 +181,8 @@ int compile(const CompileOptions& options) {
     print_tensors(options.input);
     return 0;
   }
+  if (options.problem.op == "lu")
+    return compile_bundle_of_lu(options);
   refuse_overwriting(options.output, {options.input.path, options.tuning});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
@@ -292,7 +307,11 @@ Command add_compile_command(CLI::App& application) {
                       100 * (tune::kSimilarEntries - 1)))
       ->capture_default_str()
       ->group("Schedule");
+  declare(*parser, options->lu);
   declare(*parser, options->watch);
+  parser->get_option("--op")->description(
+      "What is computed: spmm, C = epilogue(A * B); conv2d, the same with the images of a "
+      "convolution for B; or lu, systems A x = b with many matrices of A's pattern");
   parser->footer("Examples:\n"
                  "  sparsertc compile layer.npy -o layer.ptx --target=sm_90a -n 256\n"
                  "  sparsertc compile layer.npy -o layer.srtc\n"
@@ -300,10 +319,15 @@ Command add_compile_command(CLI::App& application) {
                  "  sparsertc compile pattern.smtx --values=random:1 --emit=llvm | less\n"
                  "  sparsertc compile model.safetensors --tensor=fc1.weight -o fc1.ptx\n"
                  "  sparsertc compile layer.npy -o layer.ptx --tile=strategy=streamed,rows=16\n"
+                 "  sparsertc compile A.mtx --op=lu -o a.srtc --target=native\n"
                  "  sparsertc compile --network net.json -o net.srtc --target=native");
   return {parser, [parser, options] {
             std::vector<std::string> for_one_layer = options_of_a_layer();
             for_one_layer.push_back("--columns");
+            if (options->problem.op == "lu")
+              check_lu_options(*parser);
+            else
+              check_no_lu_options(*parser);
             check_network_options(*parser, options->network, for_one_layer);
             return compile(*options);
           }};

@@ -1,4 +1,5 @@
-/* sparsertc: runs compiled sparse layers on an NVIDIA GPU. Plain C (C99), usable from C++.
+/* sparsertc: runs compiled sparse layers, and sparse LU, on an NVIDIA GPU. Plain C (C99), usable
+ * from C++.
  *
  * `sparsertc compile weights.npy -o layer.srtc` makes a bundle; this library loads it and runs it.
  * It needs the NVIDIA driver for executing and nothing else: no CUDA toolkit, no compiler. The
@@ -15,7 +16,8 @@
  *   sparsertc_plan_bind_values      when there are new weights for the pattern: nothing is compiled
  *
  * `sparsertc compile --network FILE.json -o net.srtc` puts several layers into one bundle, which
- * sparsertc_network_load and sparsertc_network_execute take: see "networks" below.
+ * sparsertc_network_load and sparsertc_network_execute take: see "networks" below. Sparse systems
+ * of equations, solved again and again with other values, are at "sparse LU".
  *
  * Errors. A call returns SPARSERTC_OK or says what kind of thing went wrong;
  * sparsertc_last_error() then has the message of the calling thread. A call that failed has
@@ -107,6 +109,18 @@ SPARSERTC_API sparsertc_result sparsertc_context_create(int32_t device,
 /* Makes the device's primary context current on the calling thread.
  *   SPARSERTC_ERROR_NO_GPU  the context was made with -1 */
 SPARSERTC_API sparsertc_result sparsertc_context_make_current(const sparsertc_context* context);
+
+/* The context's device: what a compiler must know of it. */
+typedef struct sparsertc_context_info {
+  size_t struct_size;          /* sizeof(sparsertc_context_info), set by the caller */
+  const char* name;            /* "NVIDIA H200", "" without a device; belongs to the context */
+  uint32_t compute_capability; /* 90 for 9.0, whose target is sm_90; 0 without a device */
+  uint32_t multiprocessors;
+} sparsertc_context_info;
+
+/* Fills in `info`, whose struct_size is set. */
+SPARSERTC_API sparsertc_result sparsertc_context_query(const sparsertc_context* context,
+                                                       sparsertc_context_info* info);
 
 /* Gives the handle back; null is ignored. Plans made on it stay valid. */
 SPARSERTC_API void sparsertc_context_destroy(sparsertc_context* context);
@@ -208,7 +222,10 @@ SPARSERTC_API sparsertc_result sparsertc_plan_query(const sparsertc_plan* plan,
 
 typedef enum sparsertc_value_type {
   SPARSERTC_VALUE_F32 = 0,
-  SPARSERTC_VALUE_F64 = 1
+  SPARSERTC_VALUE_F64 = 1,
+  /* Pairs of float or double, real and imaginary part: of sparse LU only. */
+  SPARSERTC_VALUE_C64 = 2,
+  SPARSERTC_VALUE_C128 = 3
 } sparsertc_value_type;
 
 /* Weights, in host memory. */
@@ -216,8 +233,9 @@ typedef struct sparsertc_values {
   size_t struct_size; /* sizeof(sparsertc_values), set by the caller */
   const void* values; /* one for each entry of A, row by row, in a row by ascending column */
   uint64_t count;     /* how many; must be the plan's nnz */
-  uint32_t type;      /* sparsertc_value_type: what `values` points to, not the type of the plan */
-  uint32_t reserved;  /* 0 */
+  /* SPARSERTC_VALUE_F32 or F64: what `values` points to, not the type of the plan. */
+  uint32_t type;
+  uint32_t reserved; /* 0 */
 } sparsertc_values;
 
 /* Replaces the weights without compiling: writes them into the machine code of a bundle that was
@@ -275,7 +293,11 @@ SPARSERTC_API sparsertc_result sparsertc_plan_execute(const sparsertc_plan* plan
                                                       void* workspace, void* stream);
 
 typedef enum sparsertc_outcome {
-  SPARSERTC_OUTCOME_OK = 0 /* the result is what was asked for; the only one of matrix products */
+  SPARSERTC_OUTCOME_OK = 0, /* the result is what was asked for; the only one of matrix products */
+  /* Of factorizations, sparsertc_lu_status: */
+  SPARSERTC_OUTCOME_SINGULAR = 1,   /* a column of zeros */
+  SPARSERTC_OUTCOME_NOT_FINITE = 2, /* NaN or infinite values came in, or numbers overflowed */
+  SPARSERTC_OUTCOME_STALE = 3       /* done, but the pivots do not fit the values any more */
 } sparsertc_outcome;
 
 /* What the last execution with a workspace had to say. */
@@ -415,6 +437,221 @@ SPARSERTC_API sparsertc_result sparsertc_network_execute(
 SPARSERTC_API sparsertc_result sparsertc_network_status(const sparsertc_network* network,
                                                         const void* workspace, void* stream,
                                                         sparsertc_execution_status* status);
+
+/* ---- sparse LU ----
+ *
+ * `sparsertc compile A.mtx --op=lu -o a.srtc` analyses a matrix: which entries are the pivots, in
+ * which order, scaled how, and where L and U have entries. From then on matrices of the same
+ * pattern are factorized, and systems with them solved, on numbers in device memory:
+ *
+ *   sparsertc_lu_load                  once for each pattern: slow
+ *   sparsertc_lu_workspace_initialize  once for each workspace
+ *   sparsertc_lu_refactor              for new values: enqueues and returns
+ *   sparsertc_lu_solve                 A X = B or A^T X = B: enqueues and returns
+ *   sparsertc_lu_status                when you want to wait and know
+ *
+ * Values stand in the order of A's rows, in a row by ascending column, with all entries of the
+ * pattern, also those that are 0. Real numbers are float or double, complex ones pairs of them.
+ *
+ * Numbers of a matrix lie in a workspace, so that one pattern serves any number of matrices,
+ * streams and threads, each with a workspace of its own. sparsertc_lu_refactor and
+ * sparsertc_lu_solve launch kernels and do nothing else: they may be captured into CUDA graphs
+ * (also as the first executions), which stay valid as those of plans do. Like
+ * sparsertc_plan_execute they do not make the context current.
+ *
+ * Pivots are those of the matrix that was compiled. One that is too small is replaced and counted.
+ * When other values make them stale, the status says so, and no more: whoever has the compiler
+ * (libsparsertc.so) analyses the matrix with its new values, loads what comes of it, and goes on
+ * with that.
+ *
+ * Without a GPU (a context made with -1) the same calls work on host memory, at once, in the
+ * calling thread; streams are ignored. The bundle may then be of any target, also --target=host.
+ */
+
+/* A loaded bundle of sparse LU; executing it leaves it as it is. */
+typedef struct sparsertc_lu sparsertc_lu;
+
+/* Reads the bundle in the file (or in memory: `bundle` may be freed afterwards), checks all of its
+ * tables and copies them to the device.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT    a pointer is null
+ *   SPARSERTC_ERROR_INVALID_BUNDLE      cannot be read, is damaged, or holds something else
+ *   SPARSERTC_ERROR_UNSUPPORTED_DEVICE  the context's device cannot run it: other code, or fewer
+ *                                       multiprocessors than the tables are made for
+ *   SPARSERTC_ERROR_MACHINE             the driver refuses, for want of memory, say */
+SPARSERTC_API sparsertc_result sparsertc_lu_load(const sparsertc_context* context, const char* path,
+                                                 sparsertc_lu** lu);
+SPARSERTC_API sparsertc_result sparsertc_lu_create(const sparsertc_context* context,
+                                                   const void* bundle, uint64_t bytes,
+                                                   sparsertc_lu** lu);
+
+/* Gives the handle back; null is ignored. Nothing of it may be executing, and graphs that captured
+ * it may not be launched any more. */
+SPARSERTC_API void sparsertc_lu_destroy(sparsertc_lu* lu);
+
+/* What a pattern's factorization is. Strings belong to the lu. */
+typedef struct sparsertc_lu_info {
+  size_t struct_size; /* sizeof(sparsertc_lu_info), set by the caller */
+  int64_t n, nnz;     /* A is n x n with nnz entries */
+  /* Of the caller's values, right-hand sides and solutions, "f32", "f64", "c64" or "c128", and of
+   * the numbers inside, the same or of half the size. */
+  const char* dtype;
+  const char* factor_dtype;
+  uint32_t element_size;        /* bytes of a number of dtype; pointers are aligned to them */
+  uint32_t has_transposed;      /* 1: A^T X = B can be solved */
+  int64_t nnz_l, nnz_u;         /* entries of L with its diagonal of ones, and of U */
+  double flops;                 /* multiplications, additions and divisions of a factorization */
+  int64_t levels;               /* of columns that wait for one another */
+  int64_t levels_forward;       /* of rows, in a solve with L */
+  int64_t levels_backward;      /* in a solve with U */
+  uint32_t has_chosen;          /* 1: the two below are known */
+  uint32_t matched;             /* 1: a matching moved or scaled rows */
+  double chosen_growth;         /* of the matrix for which the pivots were chosen */
+  int64_t chosen_perturbations; /* the pivots that were replaced in it */
+  uint64_t workspace_alignment; /* bytes */
+  uint64_t table_size;          /* bytes of device memory that the lu itself takes */
+  const char* order;            /* the fill-reducing order: "amd", "nd", ..., "user" */
+  const char* target;           /* what it was compiled for, "sm_90a", "host" */
+  const char* pattern_digest;   /* SHA-256 of the pattern of A, hexadecimal */
+  const char* manifest;         /* all that the bundle says, a JSON object */
+  uint32_t code;                /* sparsertc_code */
+  uint32_t reserved;
+} sparsertc_lu_info;
+
+/* Fills in `info`, whose struct_size is set. */
+SPARSERTC_API sparsertc_result sparsertc_lu_query(const sparsertc_lu* lu, sparsertc_lu_info* info);
+
+/* Where the entries of A have gone: row i and column j of P R A C Q = L U are row rows[i] and
+ * column columns[j] of A, multiplied by row_scale[rows[i]] and column_scale[columns[j]]. L and U
+ * stand together in compressed columns: column j has the entries column_offsets[j] to
+ * column_offsets[j + 1] - 1, their rows ascend, diagonal[j] is the place of (j, j). Host memory
+ * that belongs to the lu. */
+typedef struct sparsertc_lu_structure {
+  size_t struct_size; /* sizeof(sparsertc_lu_structure), set by the caller */
+  const uint32_t* rows;
+  const uint32_t* columns;
+  const double* row_scale; /* by the rows of A; null: all ones */
+  const double* column_scale;
+  const uint64_t* column_offsets; /* n + 1 */
+  const uint32_t* row_indices;
+  const uint64_t* diagonal; /* n */
+} sparsertc_lu_structure;
+SPARSERTC_API sparsertc_result sparsertc_lu_get_structure(const sparsertc_lu* lu,
+                                                          sparsertc_lu_structure* structure);
+
+/* Bytes of a workspace for solving with so many right-hand sides at once (a workspace for fewer,
+ * but at least one, solves with more in turns).
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, or a negative number */
+SPARSERTC_API sparsertc_result sparsertc_lu_workspace_size(const sparsertc_lu* lu,
+                                                           int64_t right_sides, uint64_t* bytes);
+
+/* A piece of device memory, in a context without a GPU of host memory, for the numbers of one
+ * matrix. */
+typedef struct sparsertc_lu_workspace {
+  size_t struct_size; /* sizeof(sparsertc_lu_workspace), set by the caller */
+  void* memory;       /* aligned to workspace_alignment */
+  uint64_t bytes;     /* as sparsertc_lu_workspace_size says, or more */
+} sparsertc_lu_workspace;
+
+/* Enqueues what a workspace must hold before its first factorization. To be done once, by the lu
+ * that will use it.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, misaligned or too small */
+SPARSERTC_API sparsertc_result sparsertc_lu_workspace_initialize(
+    const sparsertc_lu* lu, const sparsertc_lu_workspace* workspace, void* stream);
+
+typedef struct sparsertc_lu_matrix {
+  size_t struct_size; /* sizeof(sparsertc_lu_matrix), set by the caller */
+  const void* values; /* nnz numbers of dtype */
+  /* A pivot below this times the largest entry of its (scaled) column is replaced by one of that
+   * size, with its sign or phase kept; 0: the root of the unit roundoff. Less than 1. */
+  double pivot_threshold;
+} sparsertc_lu_matrix;
+
+/* Enqueues the factorization of a matrix. The values must stay until the stream has passed it. The
+ * same values give the same bits.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, misaligned, too small, or out of range
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result sparsertc_lu_refactor(const sparsertc_lu* lu,
+                                                     const sparsertc_lu_matrix* matrix,
+                                                     const sparsertc_lu_workspace* workspace,
+                                                     void* stream);
+
+/* A X = B: columns of n numbers of dtype, one behind the other. */
+typedef struct sparsertc_lu_system {
+  size_t struct_size;  /* sizeof(sparsertc_lu_system), set by the caller */
+  const void* b;       /* right-hand sides */
+  void* x;             /* solutions; may be b itself, else apart from it */
+  int64_t right_sides; /* columns; 0 enqueues nothing */
+  uint32_t transposed; /* 1: A^T X = B, not conjugated */
+  uint32_t reserved;   /* 0 */
+} sparsertc_lu_system;
+
+/* Enqueues a solve with the factors that the workspace has. Without a successful factorization
+ * there X is meaningless.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, misaligned, out of range; b and x overlap; a workspace
+ *                                     without room for a right-hand side; A^T, where has_transposed
+ *                                     is 0
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result sparsertc_lu_solve(const sparsertc_lu* lu,
+                                                  const sparsertc_lu_system* system,
+                                                  const sparsertc_lu_workspace* workspace,
+                                                  void* stream);
+
+/* How the last factorization in a workspace went. Rows and columns are those of A, -1: none. */
+typedef struct sparsertc_lu_factor_status {
+  size_t struct_size; /* sizeof(sparsertc_lu_factor_status), set by the caller */
+  uint32_t outcome;   /* sparsertc_outcome */
+  uint32_t reserved;
+  int64_t row, column;   /* where SINGULAR or NOT_FINITE arose */
+  int64_t perturbations; /* pivots that were replaced, and the first of them */
+  int64_t perturbed_row, perturbed_column;
+  double growth;        /* the largest number in L and U over the largest of the scaled matrix */
+  double weakest_pivot; /* the least quotient of a pivot and the largest entry of its column */
+  int64_t weakest_row, weakest_column;
+  /* Why the pivots do not fit: more were replaced, or numbers grew 10^4 times as much, as when they
+   * were chosen. "" where they do. Valid until the thread's next call of this function. */
+  const char* reason;
+} sparsertc_lu_factor_status;
+
+/* Waits for the stream and fills in `status`. May not be captured.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  nothing was factorized in the workspace, or it was never
+ *                                     initialised
+ *   SPARSERTC_ERROR_MACHINE           a kernel on the stream failed */
+SPARSERTC_API sparsertc_result sparsertc_lu_status(const sparsertc_lu* lu,
+                                                   const sparsertc_lu_workspace* workspace,
+                                                   void* stream,
+                                                   sparsertc_lu_factor_status* status);
+
+/* What factors and solutions are worth. */
+typedef struct sparsertc_lu_assessment {
+  size_t struct_size; /* sizeof(sparsertc_lu_assessment), set by the caller */
+  /* An estimate of the 1-norm condition of the scaled matrix: a lower bound, mostly within a factor
+   * of three. Infinite where there are no factors. */
+  double condition;
+  /* norm(b - A x) / (norm(A) norm(x) + norm(b)) in the infinity norm, computed in double precision,
+   * the largest of all right-hand sides; 0 where no system was given. */
+  double residual;
+  uint32_t singular; /* 1: A is singular as far as these factors can tell */
+  uint32_t reserved;
+} sparsertc_lu_assessment;
+
+/* Waits, copies the matrix and the system to the host and looks at them there; solves some systems
+ * of its own with the factors. `matrix` must be the one that was factorized last in the workspace;
+ * `system` may be null. For tests, and from time to time.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  as sparsertc_lu_solve and sparsertc_lu_status
+ *   SPARSERTC_ERROR_MACHINE           a kernel on the stream failed, or there is no memory */
+SPARSERTC_API sparsertc_result sparsertc_lu_assess(
+    const sparsertc_lu* lu, const sparsertc_lu_matrix* matrix, const sparsertc_lu_system* system,
+    const sparsertc_lu_workspace* workspace, void* stream, sparsertc_lu_assessment* assessment);
+
+/* Waits and copies the factors out: to host memory, in the order of sparsertc_lu_structure, below
+ * the diagonal those of L, whose diagonal is 1, else those of U. In double precision, complex
+ * numbers as pairs.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  as sparsertc_lu_status; `count` is not the number of entries
+ */
+SPARSERTC_API sparsertc_result sparsertc_lu_get_factors(const sparsertc_lu* lu,
+                                                        const sparsertc_lu_workspace* workspace,
+                                                        void* stream, double* factors,
+                                                        uint64_t count);
 
 /* ---- tuning ----
  *

@@ -120,6 +120,20 @@ sparsertc_result sparsertc_context_make_current(const sparsertc_context* context
   return guarded([&] { current_gpu(context, "making a context current"); });
 }
 
+sparsertc_result sparsertc_context_query(const sparsertc_context* context,
+                                         sparsertc_context_info* info) {
+  return guarded([&] {
+    check_size(required(info, "info"), "sparsertc_context_info");
+    const cuda::Context* const gpu = required(context, "context").context->gpu();
+    clear_keeping_size(*info);
+    info->name = gpu ? gpu->properties().name.c_str() : "";
+    if (gpu) {
+      info->compute_capability = gpu->properties().compute_capability;
+      info->multiprocessors = gpu->properties().multiprocessors;
+    }
+  });
+}
+
 void sparsertc_context_destroy(sparsertc_context* context) {
   delete context;
 }
@@ -235,8 +249,8 @@ sparsertc_result sparsertc_plan_bind_values(sparsertc_plan* plan, const sparsert
     case SPARSERTC_VALUE_F64:
       return bound.bind_values({static_cast<const double*>(given.values), given.count});
     default:
-      throw UsageError(
-          fmt::format("sparsertc_values: type {} is no sparsertc_value_type", given.type));
+      throw UsageError(fmt::format("sparsertc_values: type {} is not one of weights", given.type),
+                       "SPARSERTC_VALUE_F32 or SPARSERTC_VALUE_F64");
     }
   });
 }

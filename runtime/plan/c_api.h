@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/include/sparsertc.h"
+#include "runtime/plan/lu_plan.h"
 #include "runtime/plan/network.h"
 
 #include <memory>
@@ -18,6 +19,10 @@ struct sparsertc_plan {
 
 struct sparsertc_network {
   std::unique_ptr<sparsertc::Network> network; ///< never null
+};
+
+struct sparsertc_lu {
+  std::unique_ptr<sparsertc::LuPlan> plan; ///< never null
 };
 
 namespace sparsertc {

@@ -86,7 +86,7 @@ bool runs_ptx(const std::string& name, uint32_t compute_capability) {
                        : target.capability <= compute_capability;
 }
 
-const Bundle::Section& choose_code(const Bundle& bundle, const PlanManifest& manifest,
+const Bundle::Section& choose_code(const Bundle& bundle, const std::string& target,
                                    const cuda::DeviceProperties& device, const std::string& name) {
   const Bundle::Section* cubin = bundle.find("cubin");
   const Bundle::Section* ptx = bundle.find("ptx");
@@ -94,13 +94,13 @@ const Bundle::Section& choose_code(const Bundle& bundle, const PlanManifest& man
     throw UserError(Place{name, 0, 0, {}}, "the bundle has neither a cubin nor PTX",
                     "compile it again; a bundle for the CPU cannot be loaded");
   const uint32_t capability = device.compute_capability;
-  if (cubin && runs_machine_code(manifest.target, capability))
+  if (cubin && runs_machine_code(target, capability))
     return *cubin;
-  if (ptx && runs_ptx(manifest.target, capability))
+  if (ptx && runs_ptx(target, capability))
     return *ptx;
   throw UnsupportedDeviceError(
       fmt::format("checking {} against {}", name, device.name),
-      fmt::format("the code is for {}, the device has compute capability {}.{}{}", manifest.target,
+      fmt::format("the code is for {}, the device has compute capability {}.{}{}", target,
                   capability / 10, capability % 10,
                   ptx ? "" : ", and the bundle carries no PTX to assemble for it"),
       "compile with --target=native on the machine that runs it");

@@ -24,7 +24,7 @@ bool runs_ptx(const std::string& target, uint32_t compute_capability);
 
 /// The section that the device runs: the cubin where it fits, else the PTX. Throws
 /// UnsupportedDeviceError where neither does, UserError where the bundle `name` has no code.
-const Bundle::Section& choose_code(const Bundle& bundle, const PlanManifest& manifest,
+const Bundle::Section& choose_code(const Bundle& bundle, const std::string& target,
                                    const cuda::DeviceProperties& device, const std::string& name);
 
 /// Checks threads and shape of a block, shared memory, rows of the grid and, where the manifest

@@ -85,7 +85,7 @@ void Plan::unload(std::unique_ptr<cuda::Module>& module) const {
 void Plan::load() {
   const cuda::Context& gpu = *context_->gpu();
   const cuda::DeviceProperties& device = gpu.properties();
-  const Bundle::Section& code = choose_code(bundle_, manifest_, device, name_);
+  const Bundle::Section& code = choose_code(bundle_, manifest_.target, device, name_);
   const bool is_ptx = code.name == "ptx";
   for (PlanEntry entry : manifest_.entries) {
     if (is_ptx)
@@ -244,9 +244,7 @@ StatusRecord Plan::status(cuda::DeviceAddress workspace, cuda::StreamHandle stre
               "cuMemcpyDtoHAsync", "reading a status record");
   cuda::check(gpu.api().cuStreamSynchronize(stream), "cuStreamSynchronize",
               "reading a status record");
-  if (record.magic != StatusRecord::kMagic || record.version != StatusRecord::kVersion)
-    throw UsageError("the workspace holds no status record",
-                     "initialise each workspace once before its first execution");
+  check_initialized(record);
   return record;
 }
 

@@ -123,6 +123,9 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   if (reader.text("family") == "network")
     throw UserError(Place{name, 0, 0, {}}, "this bundle holds a network, not one layer",
                     "load it with sparsertc_network_load, which gives the plan of each layer");
+  if (reader.text("family") == "lu")
+    throw UserError(Place{name, 0, 0, {}}, "this bundle holds sparse LU, not a layer",
+                    "load it with sparsertc_lu_load");
   const bool is_convolution = reader.word("family", {"spmm", "conv2d"}) == 1;
 
   PlanManifest manifest;

@@ -3,6 +3,8 @@
 // initialising the workspace made it, so that an execution is one launch and nothing else.
 #pragma once
 
+#include "ir/error.h"
+
 #include <cstdint>
 
 namespace sparsertc {
@@ -19,5 +21,12 @@ struct StatusRecord {
   uint64_t unused[5] = {};
 };
 static_assert(sizeof(StatusRecord) == 64, "kernels and hosts of all builds agree on the layout");
+
+/// Throws UsageError where initialising a workspace did not write this.
+inline void check_initialized(const StatusRecord& record) {
+  if (record.magic != StatusRecord::kMagic || record.version != StatusRecord::kVersion)
+    throw UsageError("the workspace holds no status record",
+                     "initialise each workspace once before its first execution");
+}
 
 } // namespace sparsertc

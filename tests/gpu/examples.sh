@@ -4,8 +4,8 @@
 #   bash examples.sh COMMAND FOLDER LAYER.npy.gz TARGET N NETWORK.json [DATA]
 #
 # COMMAND  the sparsertc command
-# FOLDER   has engine, engine_network, engine_tune, engine.py, mobilenet.py, libsparsertc_runtime.so
-#          and libsparsertc.so
+# FOLDER   has engine, engine_network, engine_tune, lu_engine, engine.py, mobilenet.py,
+#          libsparsertc_runtime.so and libsparsertc.so
 # TARGET   what to compile for: native, sm_80, ...
 # N        columns
 # NETWORK  a network of layers; with DATA, the big test data, also one of MobileNetV1's layers
@@ -48,6 +48,17 @@ run_network() {
   "$folder/engine_network" "$work/network.srtc" | sed 's/^\(.* us for a replay\)/time: \1/'
 }
 run_network "$network"
+
+# A simulator's loop: sparse LU with other values in each step.
+if [[ "$target" != native ]]; then
+  # An interpreter runs one block after the other, and takes no machine code.
+  export SPARSERTC_EXAMPLE_LU_WORDS="multiprocessors=1 assembler=none"
+fi
+"$folder/lu_engine" "${SPARSERTC_EXAMPLE_LU_WIDTH:-48}" "${SPARSERTC_EXAMPLE_LU_STEPS:-50}" \
+  "$work/plate.srtc"
+# The bundle is there now, and the context without a GPU takes it, too.
+SPARSERTC_LIBCUDA=/nonexistent "$folder/lu_engine" "${SPARSERTC_EXAMPLE_LU_WIDTH:-48}" 3 \
+  "$work/plate.srtc"
 
 if ! command -v python3 >/dev/null; then
   echo "SKIPPED: engine.py: no python3"

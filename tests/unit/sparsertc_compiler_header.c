@@ -6,3 +6,9 @@ size_t c_size_of_matrix(void);
 size_t c_size_of_matrix(void) {
   return sizeof(sparsertc_matrix);
 }
+
+size_t c_size_of_lu_choices(void);
+
+size_t c_size_of_lu_choices(void) {
+  return sizeof(sparsertc_lu_choices);
+}

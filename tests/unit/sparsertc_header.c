@@ -32,3 +32,33 @@ size_t c_size_of_layer_info(void) {
 size_t c_size_of_network_arguments(void) {
   return sizeof(sparsertc_network_arguments);
 }
+
+size_t c_size_of_lu_info(void);
+size_t c_size_of_lu_structure(void);
+size_t c_size_of_lu_workspace(void);
+size_t c_size_of_lu_matrix(void);
+size_t c_size_of_lu_system(void);
+size_t c_size_of_lu_factor_status(void);
+size_t c_size_of_lu_assessment(void);
+
+size_t c_size_of_lu_info(void) {
+  return sizeof(sparsertc_lu_info);
+}
+size_t c_size_of_lu_structure(void) {
+  return sizeof(sparsertc_lu_structure);
+}
+size_t c_size_of_lu_workspace(void) {
+  return sizeof(sparsertc_lu_workspace);
+}
+size_t c_size_of_lu_matrix(void) {
+  return sizeof(sparsertc_lu_matrix);
+}
+size_t c_size_of_lu_system(void) {
+  return sizeof(sparsertc_lu_system);
+}
+size_t c_size_of_lu_factor_status(void) {
+  return sizeof(sparsertc_lu_factor_status);
+}
+size_t c_size_of_lu_assessment(void) {
+  return sizeof(sparsertc_lu_assessment);
+}

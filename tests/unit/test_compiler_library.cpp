@@ -3,6 +3,7 @@
 #include "runtime/bundle/bundle.h"
 #include "tests/support/scattered_matrix.h"
 #include "tools/library/sparsertc_compiler.h"
+#include "tools/lu_compile.h"
 #include "tools/make_bundle.h"
 #include "tools/words.h"
 
@@ -18,6 +19,7 @@ using Catch::Contains;
 
 extern "C" {
 size_t c_size_of_matrix(void);
+size_t c_size_of_lu_choices(void);
 }
 
 namespace {
@@ -311,4 +313,120 @@ TEST_CASE("the compiler's header is C99, and its struct is the same in C and C++
   CHECK(c_size_of_matrix() == sizeof(sparsertc_matrix));
   CHECK(std::string(sparsertc_compiler_version()).find('.') != std::string::npos);
   CHECK(sparsertc_compiler_assembler(nullptr) == std::string());
+}
+
+namespace {
+
+/// 3 x 3, its largest entries beside the diagonal.
+struct SmallSystem {
+  std::vector<int64_t> offsets = {0, 2, 4, 6};
+  std::vector<int64_t> columns = {0, 1, 1, 2, 0, 2};
+  std::vector<double> values = {1e-3, 4, 1e-3, 5, 3, 1e-3};
+
+  sparsertc_matrix view() const {
+    return {sizeof(sparsertc_matrix),
+            3,
+            3,
+            6,
+            offsets.data(),
+            columns.data(),
+            values.data(),
+            SPARSERTC_INDEX_I64,
+            SPARSERTC_VALUE_F64};
+  }
+  Matrix matrix() const {
+    Matrix a;
+    a.name = "the matrix in memory";
+    a.pattern = {3, 3, {0, 2, 4, 6}, {0, 1, 1, 2, 0, 2}};
+    a.values = values;
+    a.stored = StoredType::f64;
+    return a;
+  }
+};
+
+std::vector<uint8_t> compile_system(const sparsertc_matrix& matrix,
+                                    const sparsertc_lu_choices* choices) {
+  sparsertc_compiled compiled = {sizeof compiled, nullptr, 0, nullptr};
+  const sparsertc_result result = sparsertc_compiler_lu(&matrix, choices, &compiled);
+  INFO(sparsertc_compiler_last_error());
+  REQUIRE(result == SPARSERTC_OK);
+  const auto* bytes = static_cast<const uint8_t*>(compiled.bundle);
+  std::vector<uint8_t> copy(bytes, bytes + compiled.bytes);
+  sparsertc_compiler_release(nullptr, &compiled);
+  return copy;
+}
+
+void check_system_refused(const sparsertc_matrix& matrix, const sparsertc_lu_choices* choices,
+                          const char* text) {
+  sparsertc_compiled compiled = {sizeof compiled, nullptr, 0, nullptr};
+  CHECK(sparsertc_compiler_lu(&matrix, choices, &compiled) == SPARSERTC_ERROR_INVALID_ARGUMENT);
+  CHECK_THAT(sparsertc_compiler_last_error(), Contains(text));
+  CHECK(compiled.bundle == nullptr);
+}
+
+} // namespace
+
+TEST_CASE("sparse LU: the library makes what the command makes") {
+  CHECK(c_size_of_lu_choices() == sizeof(sparsertc_lu_choices));
+  const SmallSystem system;
+  TaskPool pool(1);
+  LuCompileOptions options;
+  options.pool = options.analysis.pool = &pool;
+  options.target = find_target("host");
+  sparsertc_lu_choices choices = {sizeof choices, "target=host", nullptr, nullptr};
+  CHECK(compile_system(system.view(), &choices) == serialize(compile_lu(system.matrix(), options)));
+
+  choices.words = "target=sm_80 multiprocessors=3 numbers=mixed order=amd no-transposed "
+                  "assembler=none jobs=1";
+  options.target = find_target("sm_80");
+  options.multiprocessors = 3;
+  options.precision = LuPrecision::mixed;
+  options.analysis.order = FillOrder::amd;
+  options.transposed = false;
+  CHECK(compile_system(system.view(), &choices) == serialize(compile_lu(system.matrix(), options)));
+
+  // The caller's own permutations.
+  const uint32_t rows[] = {2, 0, 1}, columns[] = {0, 1, 2};
+  choices = {sizeof choices, "target=host", rows, columns};
+  LuCompileOptions placed;
+  placed.pool = placed.analysis.pool = &pool;
+  placed.target = find_target("host");
+  placed.analysis.rows = Permutation(rows, rows + 3);
+  placed.analysis.columns = Permutation(columns, columns + 3);
+  CHECK(compile_system(system.view(), &choices) == serialize(compile_lu(system.matrix(), placed)));
+
+  // The pattern alone.
+  sparsertc_matrix pattern = system.view();
+  pattern.values = nullptr;
+  choices = {sizeof choices, "target=host", nullptr, nullptr};
+  const std::vector<uint8_t> bytes = compile_system(pattern, &choices);
+  CHECK_THAT(parse_bundle(bytes, "pattern").manifest, Contains("\"chosen\": null"));
+}
+
+TEST_CASE("sparse LU: what the library refuses") {
+  const SmallSystem system;
+  const auto words_refused = [&](const char* words, const char* text) {
+    const sparsertc_lu_choices choices = {sizeof choices, words, nullptr, nullptr};
+    check_system_refused(system.view(), &choices, text);
+  };
+  words_refused("tile=rows=2", "tile");
+  words_refused("numbers=f16", "numbers");
+  words_refused("target=native", "target");
+  words_refused("order=best", "--order");
+  words_refused("matching", "a value is missing");
+  words_refused("no-transposed=1", "a flag has no value");
+  words_refused("jobs=1 jobs=2", "given twice");
+  words_refused("pivot-threshold=2", "less than 1");
+  const uint32_t twice[] = {0, 0, 1};
+  const sparsertc_lu_choices wrong = {sizeof wrong, "target=host", nullptr, twice};
+  check_system_refused(system.view(), &wrong, "permutation");
+  sparsertc_matrix matrix = system.view();
+  matrix.k = 4;
+  check_system_refused(matrix, nullptr, "square");
+  matrix = system.view();
+  matrix.value_type = 4;
+  check_system_refused(matrix, nullptr, "value_type is 4");
+  SmallSystem singular;
+  singular.values = {1, 2, 0, 0, 3, 4};
+  check_system_refused(singular.view(), nullptr, "singular");
 }

@@ -3,11 +3,11 @@
 
 #include "compiler/manifest.h"
 #include "runtime/plan/c_guard.h"
+#include "tools/library/caller_matrix.h"
 #include "tools/library/layer_compiler.h"
 
 #include <chrono>
 #include <condition_variable>
-#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -19,102 +19,6 @@ struct sparsertc_compiler {
 };
 
 namespace {
-
-/// Numbers of either width.
-class Indices {
-public:
-  Indices(const void* numbers, uint32_t type) : numbers_(numbers), type_(type) {}
-  int64_t operator[](int64_t i) const {
-    return type_ == SPARSERTC_INDEX_I32 ? static_cast<const int32_t*>(numbers_)[i]
-                                        : static_cast<const int64_t*>(numbers_)[i];
-  }
-
-private:
-  const void* numbers_;
-  uint32_t type_;
-};
-
-void check_dimension(const char* name, int64_t value) {
-  if (value < 0 || static_cast<uint64_t>(value) > kMaximumDimension)
-    throw UsageError(fmt::format("{} is {}, possible are 0 to {}", name, value, kMaximumDimension));
-}
-
-/// Row i of a matrix whose offsets have been checked.
-void add_row(const Indices& offsets, const Indices& columns, int64_t row, Pattern& pattern) {
-  int64_t before = -1;
-  for (int64_t entry = offsets[row]; entry < offsets[row + 1]; ++entry) {
-    const int64_t column = columns[entry];
-    const auto refuse = [&](const char* what) {
-      throw UsageError(fmt::format("row {}: column {} {}", row, column, what),
-                       "columns of a row ascend, each at most once, from 0 to k - 1");
-    };
-    if (column < 0 || column >= pattern.columns)
-      refuse("is out of range");
-    if (column == before)
-      refuse("comes twice");
-    if (column < before)
-      refuse("comes after a larger one");
-    before = column;
-    pattern.column_index.push_back(static_cast<uint32_t>(column));
-  }
-}
-
-Matrix to_matrix(const sparsertc_matrix& given) {
-  check_dimension("m", given.m);
-  check_dimension("k", given.k);
-  if (given.nnz < 0 || given.nnz > std::numeric_limits<uint32_t>::max())
-    throw UsageError(fmt::format("nnz is {}, possible are 0 to {}", given.nnz,
-                                 std::numeric_limits<uint32_t>::max()));
-  if (given.index_type > SPARSERTC_INDEX_I64)
-    throw UsageError(fmt::format("index_type is {}, which is none", given.index_type));
-  if (given.value_type > SPARSERTC_VALUE_F64)
-    throw UsageError(fmt::format("value_type is {}, which is none", given.value_type));
-  check_not_null(given.row_offsets, "row_offsets");
-  if (given.nnz > 0) {
-    check_not_null(given.column_indices, "column_indices");
-    check_not_null(given.values, "values");
-  }
-  const Indices offsets(given.row_offsets, given.index_type);
-  const Indices columns(given.column_indices, given.index_type);
-  if (offsets[0] != 0)
-    throw UsageError(fmt::format("row_offsets[0] is {}, expected 0", offsets[0]));
-  for (int64_t row = 0; row < given.m; ++row)
-    if (offsets[row + 1] < offsets[row])
-      throw UsageError(fmt::format("row_offsets[{}] is {}, less than the {} before it", row + 1,
-                                   offsets[row + 1], offsets[row]));
-  if (offsets[given.m] != given.nnz)
-    throw UsageError(
-        fmt::format("row_offsets[{}] is {}, and nnz is {}", given.m, offsets[given.m], given.nnz));
-
-  Matrix matrix;
-  matrix.name = "the matrix in memory";
-  Pattern& pattern = matrix.pattern;
-  pattern.rows = static_cast<uint32_t>(given.m);
-  pattern.columns = static_cast<uint32_t>(given.k);
-  pattern.row_offset.reserve(static_cast<size_t>(given.m) + 1);
-  pattern.column_index.reserve(static_cast<size_t>(given.nnz));
-  for (int64_t row = 0; row < given.m; ++row) {
-    add_row(offsets, columns, row, pattern);
-    pattern.row_offset.push_back(pattern.column_index.size());
-  }
-  if (given.value_type == SPARSERTC_VALUE_F32) {
-    const auto* values = static_cast<const float*>(given.values);
-    matrix.values.assign(values, values + given.nnz);
-    matrix.stored = StoredType::f32;
-  } else {
-    const auto* values = static_cast<const double*>(given.values);
-    matrix.values.assign(values, values + given.nnz);
-    matrix.stored = StoredType::f64;
-  }
-  return matrix;
-}
-
-void fill_in(const std::vector<uint8_t>& bundle, sparsertc_compiled& compiled) {
-  auto* bytes = new uint8_t[bundle.size()];
-  std::memcpy(bytes, bundle.data(), bundle.size());
-  compiled.bundle = bytes;
-  compiled.bytes = bundle.size();
-}
 
 /// Sets a flag soon after the candidate is not wanted any more: the pipeline asks flags, the tuner
 /// offers a function.
@@ -161,8 +65,8 @@ sparsertc_result sparsertc_compiler_create(const sparsertc_matrix* matrix, const
   return guarded_call([&] {
     required(compiler, "compiler") = nullptr;
     const sparsertc_matrix& given = required_struct(matrix, "matrix", "sparsertc_matrix");
-    auto made = std::make_unique<sparsertc_compiler>(
-        sparsertc_compiler{LayerCompiler(to_matrix(given), words ? words : ""), {}});
+    auto made = std::make_unique<sparsertc_compiler>(sparsertc_compiler{
+        LayerCompiler(to_matrix(given, MatrixNumbers::real), words ? words : ""), {}});
     made->assembler = made->compiler.assembler();
     *compiler = made.release();
   });
@@ -181,7 +85,7 @@ sparsertc_result sparsertc_compiler_compile(const sparsertc_compiler* compiler, 
   return guarded_call([&] {
     check_size(required(compiled, "compiled"), "sparsertc_compiled");
     clear_keeping_size(*compiled);
-    fill_in(
+    hand_out(
         required(compiler, "compiler")
             .compiler.compile(tile ? std::optional<std::string>(tile) : std::nullopt, 0, nullptr),
         *compiled);
@@ -203,11 +107,11 @@ sparsertc_result sparsertc_compiler_candidate(void* compiler, const sparsertc_ca
     const auto& layer = required(static_cast<const sparsertc_compiler*>(compiler), "compiler");
     const std::string tile = &required(wanted.tile, "tile");
     if (!wanted.stopped) {
-      fill_in(layer.compiler.compile(tile, wanted.jobs, nullptr), *compiled);
+      hand_out(layer.compiler.compile(tile, wanted.jobs, nullptr), *compiled);
       return;
     }
     const StopWatch watch(wanted);
-    fill_in(layer.compiler.compile(tile, wanted.jobs, &watch.stop()), *compiled);
+    hand_out(layer.compiler.compile(tile, wanted.jobs, &watch.stop()), *compiled);
   });
   if (result != SPARSERTC_OK && compiled && compiled->struct_size >= sizeof(sparsertc_compiled))
     compiled->message = last_error();

@@ -3,13 +3,13 @@
 #include "ir/error.h"
 #include "runtime/tune/candidate.h"
 #include "tools/assemblers.h"
+#include "tools/library/caller_matrix.h"
 #include "tools/make_bundle.h"
 #include "tools/words.h"
 
 #include <fmt/format.h>
 
 #include <limits>
-#include <set>
 
 namespace sparsertc {
 namespace {
@@ -87,20 +87,8 @@ void set_word(Words& words, const std::string& name, const std::optional<std::st
 
 Words parse_words(std::string_view text) {
   Words words;
-  std::set<std::string> seen;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string word(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (word.empty())
-      continue;
-    const size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (!seen.insert(name).second)
-      throw UsageError(fmt::format("{}: given twice", name));
-    set_word(words, name,
-             equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
-  }
+  for (const auto& [name, value] : split_words(text))
+    set_word(words, name, value);
   return words;
 }
 

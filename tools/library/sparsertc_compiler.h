@@ -10,6 +10,8 @@
  *   sparsertc_plan_tune         with compile = sparsertc_compiler_candidate,
  *                               release = sparsertc_compiler_release, compile_user = the compiler
  *
+ * Sparse LU is one call: sparsertc_compiler_lu makes a bundle for sparsertc_lu_create.
+ *
  * Errors. Results are those of sparsertc.h; sparsertc_compiler_last_error() has the message of the
  * calling thread's last failure. A call that failed has changed nothing and made nothing.
  *
@@ -111,6 +113,44 @@ SPARSERTC_API void sparsertc_compiler_release(void* compiler, const sparsertc_co
 SPARSERTC_API sparsertc_result sparsertc_compiler_candidate(void* compiler,
                                                             const sparsertc_candidate* candidate,
                                                             sparsertc_compiled* compiled);
+
+/* ---- sparse LU ---- */
+
+/* How a matrix is to be factorized. */
+typedef struct sparsertc_lu_choices {
+  size_t struct_size; /* sizeof(sparsertc_lu_choices), set by the caller */
+  /* Those of `sparsertc compile --op=lu` without their dashes, as for sparsertc_compiler_create; or
+   * null:
+   *   numbers=f64|f32|mixed    values, right-hand sides and solutions, and the factors;
+   *                            mixed: f64 and f32. Complex where the matrix is
+   *   matching=auto|on|off  order=auto|natural|amd|colamd|nd  blocks=auto|on|off
+   *   pivot-threshold=X     smaller pivots are replaced when the matrix is tried
+   *   target=sm_90|...|host the default is sm_90; host: for the CPU alone
+   *   multiprocessors=N     that the work is dealt to; the GPU must not have fewer (of
+   *                         sparsertc_context_info; 0, the default: of the target's common GPUs)
+   *   no-transposed         flag: no tables for A^T X = B
+   *   jobs=N  assembler=auto|ptxas|nvjitlink|driver|none */
+  const char* words;
+  /* The caller's own order, or null: row i of L U is row rows[i] of A, with `columns` likewise.
+   * With `rows` nothing is matched or scaled; with `columns` alone the matching finds the rows. */
+  const uint32_t* rows;
+  const uint32_t* columns;
+} sparsertc_lu_choices;
+
+/* Analyses a square matrix and makes a bundle for sparsertc_lu_create: chooses pivots and an order,
+ * finds the patterns of L and U, makes tables and kernels. The matrix itself is factorized and
+ * solved with on the CPU, once, so that pivots which do not do are found out here. Values (of any
+ * sparsertc_value_type) may be null: then the pattern alone decides, and nothing is tried. Call it
+ * again with new values when sparsertc_lu_status says that pivots are stale. `choices` may be null.
+ * Fills in `compiled`, whose struct_size is set; to be given back by sparsertc_compiler_release.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null; arrays that are no square matrix; words or permutations
+ *                                     that cannot be; a matrix that is singular, or cannot be
+ *                                     solved with (the message says `singular`, `unconverged`);
+ *                                     tables that are too large
+ *   SPARSERTC_ERROR_MACHINE           the assembler or the memory refuses */
+SPARSERTC_API sparsertc_result sparsertc_compiler_lu(const sparsertc_matrix* matrix,
+                                                     const sparsertc_lu_choices* choices,
+                                                     sparsertc_compiled* compiled);
 
 #ifdef __cplusplus
 }

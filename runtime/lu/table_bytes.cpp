@@ -1,0 +1,204 @@
+#include "runtime/lu/table_bytes.h"
+
+#include "ir/error.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <variant>
+
+namespace sparsertc::lu {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "numbers are stored as they are in memory");
+
+constexpr uint32_t kVersion = 1;
+/// What a section holds.
+enum class Kind : uint32_t { tables = 1, dataflow = 2, block_solve = 3 };
+
+/// Calls archive(member) for every member, in the order of the file.
+template <class Archive, class Tables>
+void visit_tables(Archive& archive, Tables& t) {
+  archive(t.size);
+  archive(t.input_nnz);
+  archive(t.row_order);
+  archive(t.column_order);
+  archive(t.row_scale);
+  archive(t.column_scale);
+  archive(t.column_offset);
+  archive(t.row_index);
+  archive(t.diagonal);
+  archive(t.row_offset);
+  archive(t.column_index);
+  archive(t.row_slot);
+  archive(t.row_diagonal);
+  archive(t.input_offset);
+  archive(t.input_row);
+  archive(t.input_slot);
+  archive(t.input_source);
+  archive(t.input_scale);
+  for (auto* levels : {&t.factor_levels, &t.forward_levels, &t.backward_levels,
+                       &t.transposed_forward_levels, &t.transposed_backward_levels}) {
+    archive(levels->offset);
+    archive(levels->member);
+  }
+}
+
+template <class Archive, class Flow>
+void visit_dataflow(Archive& archive, Flow& flow) {
+  archive(flow.operand_words);
+  archive(flow.task_words);
+  archive(flow.stream_offset);
+  archive(flow.group);
+  archive(flow.task);
+  archive(flow.operands);
+}
+
+template <class Archive, class Solve>
+void visit_block_solve(Archive& archive, Solve& solve) {
+  archive(solve.warps);
+  archive(solve.steps);
+  archive(solve.end);
+  archive(solve.shape);
+  archive(solve.records);
+  archive(solve.slot);
+  archive(solve.pivot);
+}
+
+/// Numbers take 8 bytes; arrays their length in 8 bytes, then their elements.
+class Writer {
+public:
+  explicit Writer(Kind kind) {
+    (*this)(kVersion);
+    (*this)(static_cast<uint32_t>(kind));
+  }
+  template <class T>
+  void operator()(const T& number) requires std::is_integral_v<T> {
+    const uint64_t wide = number;
+    append(&wide, sizeof wide);
+  }
+  template <class T>
+  void operator()(const std::vector<T>& array) {
+    (*this)(array.size());
+    append(array.data(), array.size() * sizeof(T));
+  }
+  std::vector<uint8_t> finish() { return std::move(bytes_); }
+
+private:
+  void append(const void* data, size_t count) {
+    const auto* const first = static_cast<const uint8_t*>(data);
+    bytes_.insert(bytes_.end(), first, first + count);
+  }
+
+  std::vector<uint8_t> bytes_;
+};
+
+class Reader {
+public:
+  Reader(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {
+    if (const uint64_t version = number(); version != kVersion)
+      fail(fmt::format("version {} of the tables, this program reads {}", version, kVersion));
+    kind_ = static_cast<Kind>(number());
+  }
+  Kind kind() const { return kind_; }
+
+  template <class T>
+  void operator()(T& value) requires std::is_integral_v<T> {
+    const uint64_t wide = number();
+    value = static_cast<T>(wide);
+    if (value != wide)
+      fail(fmt::format("{} is too large", wide));
+  }
+  template <class T>
+  void operator()(std::vector<T>& array) {
+    const uint64_t count = number();
+    if (count > (bytes_.size() - at_) / sizeof(T))
+      fail(fmt::format("an array of {} numbers does not fit into the rest", count));
+    array.resize(count);
+    if (count != 0)
+      std::memcpy(array.data(), bytes_.data() + at_, count * sizeof(T));
+    at_ += count * sizeof(T);
+  }
+  void finish() const {
+    if (at_ != bytes_.size())
+      fail(fmt::format("{} bytes more than expected", bytes_.size() - at_));
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UserError(Place::binary(name_, at_), "damaged: " + what,
+                    "compile it again: sparsertc compile IN --op=lu -o OUT.srtc");
+  }
+
+private:
+  uint64_t number() {
+    uint64_t value = 0;
+    if (bytes_.size() - at_ < sizeof value)
+      fail("cut short");
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+
+  std::span<const uint8_t> bytes_;
+  const std::string& name_;
+  size_t at_ = 0;
+  Kind kind_ = Kind::tables;
+};
+
+} // namespace
+
+std::vector<uint8_t> to_bytes(const LuTables& tables) {
+  Writer writer(Kind::tables);
+  visit_tables(writer, tables);
+  return writer.finish();
+}
+
+std::vector<uint8_t> to_bytes(const LuDataflow& flow) {
+  Writer writer(Kind::dataflow);
+  visit_dataflow(writer, flow);
+  return writer.finish();
+}
+
+std::vector<uint8_t> to_bytes(const GpuFlows::Solve& solve) {
+  if (const auto* const flow = std::get_if<LuDataflow>(&solve))
+    return to_bytes(*flow);
+  Writer writer(Kind::block_solve);
+  visit_block_solve(writer, std::get<LuBlockSolve>(solve));
+  return writer.finish();
+}
+
+LuTables parse_tables(std::span<const uint8_t> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  if (reader.kind() != Kind::tables)
+    reader.fail("not the tables of a factorization");
+  LuTables tables;
+  visit_tables(reader, tables);
+  reader.finish();
+  return tables;
+}
+
+LuDataflow parse_dataflow(std::span<const uint8_t> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  if (reader.kind() != Kind::dataflow)
+    reader.fail("not a table of packets");
+  LuDataflow flow;
+  visit_dataflow(reader, flow);
+  reader.finish();
+  return flow;
+}
+
+GpuFlows::Solve parse_solve(std::span<const uint8_t> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  if (reader.kind() == Kind::dataflow)
+    return parse_dataflow(bytes, name);
+  if (reader.kind() != Kind::block_solve)
+    reader.fail("not a table of packets, nor of steps");
+  LuBlockSolve solve;
+  visit_block_solve(reader, solve);
+  reader.finish();
+  return solve;
+}
+
+} // namespace sparsertc::lu

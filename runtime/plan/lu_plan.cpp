@@ -1,0 +1,299 @@
+#include "runtime/plan/lu_plan.h"
+
+#include "ir/error.h"
+#include "runtime/lu/monitor.h"
+#include "runtime/lu/table_bytes.h"
+#include "runtime/lu/table_check.h"
+#include "runtime/plan/device_check.h"
+#include "runtime/plan/lu_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsertc {
+namespace {
+
+constexpr uint32_t kWarp = LuDataflow::kLanes;
+
+[[noreturn]] void refuse(const std::string& name, const std::string& what) {
+  throw UserError(Place{name, 0, 0, {}}, what,
+                  "compile it again: sparsertc compile IN --op=lu -o OUT.srtc");
+}
+
+const std::vector<uint8_t>& section(const Bundle& bundle, const char* which,
+                                    const std::string& name) {
+  const Bundle::Section* const found = bundle.find(which);
+  if (found == nullptr)
+    refuse(name, fmt::format("the bundle has no section {}", which));
+  return found->bytes;
+}
+
+std::string place_in(const std::string& name, const char* which) {
+  return fmt::format("{}: section {}", name, which);
+}
+
+LuTables read_tables(const Bundle& bundle, const LuManifest& manifest, const std::string& name) {
+  const std::string place = place_in(name, kLuTablesSection);
+  LuTables tables = lu::parse_tables(section(bundle, kLuTablesSection, name), place);
+  lu::check_tables(tables, place);
+  if (tables.size != manifest.n || tables.input_nnz != manifest.nnz)
+    refuse(name, fmt::format("the tables are of a matrix of {} rows with {} entries, the manifest "
+                             "says {} and {}",
+                             tables.size, tables.input_nnz, manifest.n, manifest.nnz));
+  return tables;
+}
+
+lu::GpuFlows read_flows(const Bundle& bundle, const LuManifest& manifest, const LuTables& tables,
+                        const std::string& name) {
+  const LuKernels& kernels = *manifest.kernels;
+  const uint32_t warps = kernels.dataflow_threads / kWarp;
+  const uint64_t streams = uint64_t{warps} * kernels.multiprocessors;
+  const auto check_streams = [&](const LuDataflow& flow, const char* which) {
+    if (flow.streams() > streams)
+      refuse(name, fmt::format("section {} is for {} warps, the manifest says {}", which,
+                               flow.streams(), streams));
+  };
+  lu::GpuFlows flows;
+  const std::string place = place_in(name, kLuFactorSection);
+  flows.factor = lu::parse_dataflow(section(bundle, kLuFactorSection, name), place);
+  check_streams(flows.factor, kLuFactorSection);
+  lu::check_factor_flow(flows.factor, tables, warps, place);
+  const auto read_solve = [&](const char* which, bool transposed) {
+    const std::string solve_place = place_in(name, which);
+    lu::GpuFlows::Solve solve = lu::parse_solve(section(bundle, which, name), solve_place);
+    if (const auto* const flow = std::get_if<LuDataflow>(&solve))
+      check_streams(*flow, which);
+    lu::check_solve(solve, tables, transposed, warps, kernels.block_threads / kWarp, solve_place);
+    return solve;
+  };
+  flows.solve = read_solve(kLuSolveSection, false);
+  if (manifest.transposed)
+    flows.transposed = read_solve(kLuTransposedSection, true);
+  return flows;
+}
+
+const char* name_or_null(const std::string& name) {
+  return name.empty() ? nullptr : name.c_str();
+}
+
+lu::GpuCode code_of(const LuManifest& manifest, const std::vector<uint8_t>& image) {
+  const LuKernels& kernels = *manifest.kernels;
+  lu::GpuCode code;
+  code.image = image;
+  code.input = kernels.input.c_str();
+  code.factor = kernels.factor.c_str();
+  code.solve_input = kernels.solve_input.c_str();
+  code.solve = kernels.solve.c_str();
+  code.block_input = name_or_null(kernels.block_input);
+  code.block_solve = name_or_null(kernels.block_solve);
+  code.input_threads = kernels.input_threads;
+  code.dataflow_threads = kernels.dataflow_threads;
+  code.block_threads = kernels.block_threads;
+  code.block_shared_bytes = kernels.block_shared_bytes;
+  code.complex = is_complex(manifest.type);
+  code.factor_bytes = bytes_of(manifest.factor_type);
+  code.given_bytes = bytes_of(manifest.type);
+  return code;
+}
+
+void check_device(const LuManifest& manifest, const cuda::DeviceProperties& device,
+                  const std::string& name) {
+  const LuKernels& kernels = *manifest.kernels;
+  if (kernels.multiprocessors > device.multiprocessors)
+    throw UnsupportedDeviceError(
+        fmt::format("checking {} against {}", name, device.name),
+        fmt::format("its tables are for {} multiprocessors, the device has {}",
+                    kernels.multiprocessors, device.multiprocessors),
+        fmt::format("compile with --multiprocessors={}, or --target=native on the machine that "
+                    "runs it",
+                    device.multiprocessors));
+  PlanEntry entry;
+  const auto check = [&](const std::string& kernel, uint32_t threads, uint32_t shared) {
+    entry.name = kernel;
+    entry.block[0] = threads;
+    entry.dynamic_shared_bytes = shared;
+    check_limits(entry, device);
+  };
+  check(kernels.input, kernels.input_threads, 0);
+  check(kernels.factor, kernels.dataflow_threads, 0);
+  if (!kernels.block_solve.empty())
+    check(kernels.block_solve, kernels.block_threads, kernels.block_shared_bytes);
+}
+
+} // namespace
+
+LuPlan::LuPlan(std::shared_ptr<const ExecutionContext> context, const Bundle& bundle,
+               const std::string& name)
+    : context_(std::move(context)), manifest_text_(bundle.manifest),
+      manifest_(parse_lu_manifest(bundle.manifest, name)),
+      tables_(read_tables(bundle, manifest_, name)), pattern_(lu::pattern_of(tables_)) {
+  if (context_->gpu())
+    load_gpu(bundle, name);
+  else
+    executor_ = make_lu_executor(tables_, manifest_);
+}
+
+LuPlan::~LuPlan() {
+  // Giving memory back needs the context; where it cannot be had, nothing can be given back.
+  if (context_->gpu()) {
+    try {
+      context_->gpu()->make_current();
+    } catch (const Error&) {
+    }
+  }
+}
+
+void LuPlan::load_gpu(const Bundle& bundle, const std::string& name) {
+  const cuda::Context& gpu = *context_->gpu();
+  if (!manifest_.kernels)
+    throw UnsupportedDeviceError(fmt::format("checking {} against {}", name, gpu.properties().name),
+                                 "the bundle was compiled for the host and has no kernels",
+                                 "compile with --target=native, or make a context without a GPU");
+  const Bundle::Section& image = choose_code(bundle, manifest_.target, gpu.properties(), name);
+  check_device(manifest_, gpu.properties(), name);
+  const lu::GpuFlows flows = read_flows(bundle, manifest_, tables_, name);
+  gpu.make_current();
+  executor_ = make_lu_executor(
+      gpu, std::make_unique<lu::GpuPlan>(gpu, code_of(manifest_, image.bytes), tables_, flows),
+      manifest_);
+  code_ = image.name == "ptx" ? Plan::Code::ptx : Plan::Code::cubin;
+}
+
+uint64_t LuPlan::workspace_bytes(uint64_t right_sides) const {
+  return executor_->workspace_bytes(right_sides);
+}
+
+void LuPlan::check_workspace(const LuWorkspace& workspace) const {
+  if (workspace.memory == 0)
+    throw UsageError("the workspace is a null pointer",
+                     "give as much memory as sparsertc_lu_workspace_size says");
+  if (workspace.memory % workspace_alignment() != 0)
+    throw UsageError(
+        fmt::format("the workspace is not aligned to {} bytes", workspace_alignment()));
+  if (const uint64_t least = workspace_bytes(0); workspace.bytes < least)
+    throw UsageError(
+        fmt::format("the workspace has {} bytes, at least {} are needed", workspace.bytes, least));
+}
+
+void LuPlan::check_numbers(const char* what, LuAddress address, uint64_t count) const {
+  if (count == 0)
+    return;
+  if (address == 0)
+    throw UsageError(fmt::format("{} is a null pointer", what));
+  if (const uint32_t alignment = bytes_of(manifest_.type); address % alignment != 0)
+    throw UsageError(fmt::format("{} is not aligned to {} bytes", what, alignment));
+}
+
+void LuPlan::check_system(const LuSystem& system) const {
+  constexpr uint64_t kMost = uint64_t{1} << 31;
+  if (system.right_sides >= kMost)
+    throw UsageError(fmt::format("{} right-hand sides", system.right_sides),
+                     "0 to 2^31 - 1 are possible");
+  const uint64_t count = manifest_.n * system.right_sides;
+  check_numbers("b", system.b, count);
+  check_numbers("x", system.x, count);
+  const uint64_t apart = std::max(system.b, system.x) - std::min(system.b, system.x);
+  if (apart != 0 && apart < count * bytes_of(manifest_.type))
+    throw UsageError("b and x overlap", "let them be the same memory, or apart");
+  if (system.transposed && !manifest_.transposed)
+    throw UsageError("the bundle was compiled without solves with the transposed matrix");
+}
+
+void LuPlan::initialize_workspace(const LuWorkspace& workspace, cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  executor_->initialize(workspace, stream);
+}
+
+void LuPlan::refactor(const LuWorkspace& workspace, LuAddress values, double pivot_threshold,
+                      cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  check_numbers("values", values, manifest_.nnz);
+  if (!(pivot_threshold >= 0 && pivot_threshold < 1))
+    throw UsageError(fmt::format("a pivot threshold of {}", pivot_threshold),
+                     "a number from 0, less than 1; 0 is the default");
+  executor_->refactor(workspace, values, {pivot_threshold}, stream);
+}
+
+void LuPlan::solve(const LuWorkspace& workspace, const LuSystem& system,
+                   cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  check_system(system);
+  if (system.right_sides == 0)
+    return;
+  if (executor_->right_sides_in(workspace.bytes) == 0)
+    throw UsageError(fmt::format("the workspace has {} bytes, a right-hand side needs {}",
+                                 workspace.bytes, workspace_bytes(1)));
+  executor_->solve(workspace, system, stream);
+}
+
+LuStatus LuPlan::status(const LuWorkspace& workspace, cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  LuStatus status;
+  status.factor = executor_->status(workspace, stream);
+  status.stale = lu::find_staleness(manifest_.chosen.value_or(lu::FactorStatus{}), status.factor);
+  return status;
+}
+
+LuAssessment LuPlan::assess(const LuWorkspace& workspace, LuAddress values,
+                            cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  check_numbers("values", values, manifest_.nnz);
+  const lu::FactorStatus factor = executor_->status(workspace, stream);
+  LuAssessment assessment;
+  if (factor.outcome != lu::FactorOutcome::ok) {
+    assessment.singular = factor.outcome == lu::FactorOutcome::singular;
+    assessment.condition = std::numeric_limits<double>::infinity();
+    return assessment;
+  }
+  if (executor_->right_sides_in(workspace.bytes) == 0)
+    throw UsageError(fmt::format("the workspace has {} bytes, a right-hand side needs {}",
+                                 workspace.bytes, workspace_bytes(1)));
+  return executor_->assess(workspace, pattern_, executor_->read(values, manifest_.nnz, stream),
+                           factor, stream);
+}
+
+double LuPlan::residual(const LuSystem& system, LuAddress values, cuda::StreamHandle stream) const {
+  check_system(system);
+  check_numbers("values", values, manifest_.nnz);
+  const uint64_t count = manifest_.n * system.right_sides;
+  const std::vector<double> a = executor_->read(values, manifest_.nnz, stream);
+  const std::vector<double> b = executor_->read(system.b, count, stream);
+  const std::vector<double> x = executor_->read(system.x, count, stream);
+  return with_lu_types(manifest_, [&]<class T, class X>() {
+    using V = lu::Wide<X>;
+    const lu::MatrixView<V> view{tables_.size, pattern_.row_offset, pattern_.column_index,
+                                 as_numbers<V>(a)};
+    double worst = 0;
+    for (uint64_t side = 0; side < system.right_sides; ++side) {
+      const double found = lu::relative_residual<V>(
+          view, as_numbers<V>(b).subspan(side * tables_.size, tables_.size),
+          as_numbers<V>(x).subspan(side * tables_.size, tables_.size), system.transposed);
+      if (!(found <= worst))
+        worst = found;
+      if (std::isnan(worst))
+        break;
+    }
+    return worst;
+  });
+}
+
+std::vector<double> LuPlan::factors(const LuWorkspace& workspace, cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  executor_->status(workspace, stream); // there must be factors
+  std::vector<double> parts = executor_->factors(workspace, stream);
+  with_lu_types(manifest_, [&]<class T, class X>() {
+    using V = lu::Wide<X>;
+    V* const v = reinterpret_cast<V*>(parts.data());
+    for (uint32_t j = 0; j < tables_.size; ++j) {
+      const V reciprocal = v[tables_.diagonal[j]];
+      for (uint64_t slot = tables_.diagonal[j] + 1; slot < tables_.column_offset[j + 1]; ++slot)
+        v[slot] = lu::times(v[slot], reciprocal);
+      v[tables_.diagonal[j]] = lu::reciprocal(reciprocal);
+    }
+  });
+  return parts;
+}
+
+} // namespace sparsertc

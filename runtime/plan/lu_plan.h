@@ -1,0 +1,86 @@
+// A bundle of sparse LU made ready: loaded, checked, and constant from then on.
+//
+//   bundle --> manifest --> tables --> checks --> GPU's tables and code --> LuPlan
+//              (JSON)                             or nothing: the CPU does it
+//
+// Everything slow happens in the constructor; what a factorization changes lies in its workspace,
+// so that several streams and threads may factorize and solve at once, each with its own.
+#pragma once
+
+#include "runtime/bundle/bundle.h"
+#include "runtime/plan/lu_executor.h"
+#include "runtime/plan/plan.h"
+
+#include <memory>
+#include <string>
+
+namespace sparsertc {
+
+/// How the last factorization in a workspace went.
+struct LuStatus {
+  lu::FactorStatus factor;
+  /// Why the pivots do not fit the values any more; empty where they do.
+  std::string stale;
+};
+
+class LuPlan {
+public:
+  /// Loads the bundle `name` (for messages). In a context without a GPU addresses are host memory,
+  /// and the calling thread does all work. Throws UserError where it is none or damaged,
+  /// UnsupportedDeviceError where the device cannot run it, RuntimeError where the driver refuses.
+  LuPlan(std::shared_ptr<const ExecutionContext> context, const Bundle& bundle,
+         const std::string& name);
+  ~LuPlan();
+  LuPlan(const LuPlan&) = delete;
+  LuPlan& operator=(const LuPlan&) = delete;
+
+  const LuManifest& manifest() const { return manifest_; }
+  const std::string& manifest_text() const { return manifest_text_; }
+  const LuTables& tables() const { return tables_; }
+  Plan::Code code() const { return code_; }
+  uint64_t table_bytes() const { return executor_->table_bytes(); }
+
+  /// For a solve with so many right-hand sides at once; in smaller ones they go in turns.
+  uint64_t workspace_bytes(uint64_t right_sides) const;
+  uint64_t workspace_alignment() const { return executor_->workspace_alignment(); }
+
+  /// Enqueues what a workspace must hold before its first factorization.
+  void initialize_workspace(const LuWorkspace& workspace, cuda::StreamHandle stream) const;
+
+  /// Enqueues the factorization of the matrix with these values, nnz numbers in the order of A's
+  /// rows, or of solves with it. Launches alone: nothing is allocated, loaded, locked or waited
+  /// for. The device's primary context must be current on the calling thread. `pivot_threshold` of
+  /// 0: the default. UsageError for arguments that cannot be, RuntimeError where the driver
+  /// refuses.
+  void refactor(const LuWorkspace& workspace, LuAddress values, double pivot_threshold,
+                cuda::StreamHandle stream) const;
+  void solve(const LuWorkspace& workspace, const LuSystem& system, cuda::StreamHandle stream) const;
+
+  /// These wait for the stream. UsageError where nothing has been factorized in the workspace.
+  LuStatus status(const LuWorkspace& workspace, cuda::StreamHandle stream) const;
+  /// An estimate of the condition, and whether the matrix with these values, whose factors the
+  /// workspace has, is singular as far as they can tell. A few solves.
+  LuAssessment assess(const LuWorkspace& workspace, LuAddress values,
+                      cuda::StreamHandle stream) const;
+  /// The largest relative residual (runtime/lu/refine.h) of the solutions of a system.
+  double residual(const LuSystem& system, LuAddress values, cuda::StreamHandle stream) const;
+  /// L without its diagonal of ones and U with its diagonal, by slot (ir/lu_tables.h), in double
+  /// precision, complex ones as pairs: P R A C Q = L U.
+  std::vector<double> factors(const LuWorkspace& workspace, cuda::StreamHandle stream) const;
+
+private:
+  void load_gpu(const Bundle& bundle, const std::string& name);
+  void check_workspace(const LuWorkspace& workspace) const;
+  void check_numbers(const char* what, LuAddress address, uint64_t count) const;
+  void check_system(const LuSystem& system) const;
+
+  std::shared_ptr<const ExecutionContext> context_;
+  std::string manifest_text_;
+  LuManifest manifest_;
+  LuTables tables_;
+  lu::MatrixPattern pattern_; ///< of A
+  Plan::Code code_ = Plan::Code::none;
+  std::unique_ptr<LuExecutor> executor_;
+};
+
+} // namespace sparsertc

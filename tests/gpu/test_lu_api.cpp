@@ -1,0 +1,235 @@
+// Sparse LU through the C API on the GPU: residuals against float64, memory poisoned by NaN first,
+// captured into graphs, on several streams at once.
+#include "compiler/input/read.h"
+#include "runtime/plan/c_api.h"
+#include "tests/gpu/gpu_spmm.h"
+#include "tests/support/lu_patterns.h"
+#include "tests/support/lu_session.h"
+#include "tools/gpu_device.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace sparsertc;
+using namespace sparsertc::test;
+
+namespace {
+
+/// Whether there is a GPU; without one the case ends, aloud.
+bool needs_gpu() {
+  if (!Machine::get().can_test())
+    return false;
+  if (!Machine::get().gpu() || Machine::get().interpreter()) {
+    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (unit_lu_api)");
+    return false;
+  }
+  return true;
+}
+
+class GpuContext {
+public:
+  GpuContext() { require_ok(sparsertc_context_create(0, &context)); }
+  ~GpuContext() { sparsertc_context_destroy(context); }
+  GpuContext(const GpuContext&) = delete;
+  GpuContext& operator=(const GpuContext&) = delete;
+  sparsertc_context* context = nullptr;
+};
+
+LuBundleChoice native_choice() {
+  const cuda::Context& gpu = *Machine::get().gpu();
+  LuBundleChoice choice;
+  choice.target = target_of(gpu);
+  choice.multiprocessors = gpu.properties().multiprocessors;
+  return choice;
+}
+
+struct DestroyLu {
+  void operator()(sparsertc_lu* lu) const { sparsertc_lu_destroy(lu); }
+};
+using LuHandle = std::unique_ptr<sparsertc_lu, DestroyLu>;
+
+LuHandle load(const GpuContext& there, const Bundle& bundle) {
+  const std::vector<uint8_t> bytes = serialize(bundle);
+  sparsertc_lu* lu = nullptr;
+  require_ok(sparsertc_lu_create(there.context, bytes.data(), bytes.size(), &lu));
+  return LuHandle(lu);
+}
+
+/// What a solve without refinement may leave of matrices with heavy diagonals.
+double residual_bound(const sparsertc_lu_info& info) {
+  const bool single =
+      info.factor_dtype == std::string("f32") || info.factor_dtype == std::string("c64");
+  return 4 * (static_cast<double>(info.n) + 4) * (single ? 0x1p-24 : 0x1p-53);
+}
+
+void check_solves(LuSession& session, Matrix a, Random& random, int64_t most_sides) {
+  const uint64_t n = a.pattern.rows, parts = a.imaginary.empty() ? 1 : 2;
+  for (int round = 0; round < 2; ++round) {
+    if (round > 0)
+      replace_values(a, random);
+    session.refactor(a);
+    CHECK(session.status().outcome == SPARSERTC_OUTCOME_OK);
+    for (const int64_t sides : {int64_t{1}, most_sides})
+      for (const bool transposed : {false, true})
+        for (const bool in_place : {false, true}) {
+          const std::vector<double> b =
+              random_parts(random, n * static_cast<uint64_t>(sides) * parts);
+          const std::vector<double> x = session.solve(b, sides, transposed, in_place);
+          CHECK(largest_residual(a, session.unpacked(session.packed(b)), x, transposed) <=
+                residual_bound(session.info()));
+        }
+  }
+}
+
+} // namespace
+
+TEST_CASE("lu api: every type, many right-hand sides, transposed, in place", "[sanitize]") {
+  if (!needs_gpu())
+    return;
+  Random random(test_seed(71));
+  const GpuContext there;
+  for (const LuGpuSolve solve : {LuGpuSolve::dataflow, LuGpuSolve::block})
+    for (const bool complex : {false, true})
+      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::f32, LuPrecision::mixed}) {
+        CAPTURE(static_cast<int>(solve), complex, static_cast<int>(precision));
+        const Matrix a = safe_matrix(random_square(random, 150, 3), random, complex);
+        LuBundleChoice choice = native_choice();
+        choice.precision = precision;
+        choice.solve = solve;
+        const LuHandle lu = load(there, lu_bundle(a, choice));
+        LuSession session(there.context, false, lu.get(), 4);
+        check_solves(session, a, random, 11);
+      }
+}
+
+TEST_CASE("lu api: captured into a graph and replayed with other numbers") {
+  if (!needs_gpu())
+    return;
+  Random random(test_seed(72));
+  const GpuContext there;
+  Matrix a = safe_matrix(random_square(random, 900, 3), random);
+  for (const LuGpuSolve solve : {LuGpuSolve::dataflow, LuGpuSolve::block}) {
+    LuBundleChoice choice = native_choice();
+    choice.solve = solve;
+    const LuHandle lu = load(there, lu_bundle(a, choice));
+    LuSession session(there.context, false, lu.get(), 2);
+    const uint64_t count = 2 * 900;
+    const LuMemory values(there.context, false, a.pattern.nnz() * sizeof(double));
+    const LuMemory b(there.context, false, count * sizeof(double));
+    const LuMemory x(there.context, false, count * sizeof(double));
+    const sparsertc_lu_matrix matrix = {sizeof matrix, values.address, 0};
+    const sparsertc_lu_system system = {sizeof system, b.address, x.address, 2, 0, 0};
+
+    const cuda::Context& gpu = *Machine::get().gpu();
+    const cuda::DriverTable& api = gpu.api();
+    const cuda::Stream stream(gpu);
+    const auto ok = [](cuda::Result result) { REQUIRE(result == cuda::Result::CUDA_SUCCESS); };
+    // These are the bundle's first executions.
+    ok(api.cuStreamBeginCapture(stream.handle(), cuda::kCaptureModeThreadLocal));
+    require_ok(sparsertc_lu_refactor(lu.get(), &matrix, &session.workspace(), stream.handle()));
+    require_ok(sparsertc_lu_solve(lu.get(), &system, &session.workspace(), stream.handle()));
+    cuda::GraphHandle graph = nullptr;
+    ok(api.cuStreamEndCapture(stream.handle(), &graph));
+    cuda::GraphExecHandle executable = nullptr;
+    ok(api.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    ok(api.cuGraphDestroy(graph));
+    for (int round = 0; round < 3; ++round) {
+      replace_values(a, random);
+      const std::vector<double> right = random_parts(random, count);
+      values.write(session.packed(parts_of(a)));
+      b.write(session.packed(right));
+      x.write(std::vector<uint8_t>(count * sizeof(double), 0xFF));
+      ok(api.cuGraphLaunch(executable, stream.handle()));
+      CHECK(session.status(stream.handle()).outcome == SPARSERTC_OUTCOME_OK);
+      CHECK(largest_residual(a, right, session.unpacked(x.read()), false) <=
+            residual_bound(session.info()));
+    }
+    ok(api.cuGraphExecDestroy(executable));
+  }
+}
+
+TEST_CASE("lu api: streams and threads with workspaces of their own") {
+  if (!needs_gpu())
+    return;
+  constexpr unsigned kThreads = 4;
+  constexpr int kRounds = 20;
+  Random random(test_seed(73));
+  const GpuContext there;
+  const Matrix pattern = safe_matrix(random_square(random, 700, 3), random);
+  const LuHandle lu = load(there, lu_bundle(pattern, native_choice()));
+  std::vector<std::unique_ptr<LuSession>> sessions;
+  std::vector<std::unique_ptr<cuda::Stream>> streams;
+  std::vector<Matrix> matrices(kThreads, pattern);
+  std::vector<std::vector<double>> b, first(kThreads);
+  std::vector<unsigned> different(kThreads);
+  for (unsigned i = 0; i < kThreads; ++i) {
+    sessions.push_back(std::make_unique<LuSession>(there.context, false, lu.get(), 2));
+    streams.push_back(std::make_unique<cuda::Stream>(*Machine::get().gpu()));
+    replace_values(matrices[i], random);
+    b.push_back(random_parts(random, 2 * 700));
+  }
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      if (sparsertc_context_make_current(there.context) != SPARSERTC_OK)
+        return;
+      void* const stream = streams[i]->handle();
+      for (int round = 0; round < kRounds; ++round) {
+        sessions[i]->refactor(matrices[i], stream);
+        const std::vector<double> x = sessions[i]->solve(b[i], 2, false, round % 2 == 0, stream);
+        if (round == 0)
+          first[i] = x;
+        different[i] += x != first[i];
+      }
+    });
+  for (std::thread& thread : threads)
+    thread.join();
+  for (unsigned i = 0; i < kThreads; ++i) {
+    CHECK(different[i] == 0); // the same bits, whatever runs beside
+    REQUIRE(first[i].size() == b[i].size());
+    CHECK(largest_residual(matrices[i], b[i], first[i], false) <=
+          residual_bound(sessions[i]->info()));
+  }
+}
+
+TEST_CASE("lu api: matrices of circuits and power grids") {
+  if (!needs_gpu())
+    return;
+  const char* const data = std::getenv("SPARSERTC_DATA");
+  if (data == nullptr || !std::filesystem::is_directory(std::string(data) + "/lu")) {
+    WARN("SKIPPED: SPARSERTC_DATA has no folder lu");
+    return;
+  }
+  Random random(test_seed(74));
+  const GpuContext there;
+  for (const char* name : {"memplus", "pf_ACTIVSg2000_it0", "orsreg_1"}) {
+    const std::string path = fmt::format("{}/lu/{}.mtx.gz", data, name);
+    if (!std::filesystem::exists(path)) {
+      WARN("SKIPPED: there is no " << path);
+      continue;
+    }
+    INFO(name);
+    const Matrix a = read_matrix(path, {});
+    const LuHandle lu = load(there, lu_bundle(a, native_choice()));
+    LuSession session(there.context, false, lu.get(), 1);
+    session.refactor(a);
+    const sparsertc_lu_factor_status status = session.status();
+    CHECK(status.outcome == SPARSERTC_OUTCOME_OK);
+    CHECK(status.growth == Approx(session.info().chosen_growth).epsilon(1e-6));
+    for (const bool transposed : {false, true}) {
+      const std::vector<double> b = random_parts(random, a.pattern.rows);
+      const std::vector<double> x = session.solve(b, 1, transposed, false);
+      const double residual = largest_residual(a, b, x, transposed);
+      fmt::print("{}{}: residual {:.2g} without refinement, growth {:.2g}\n", name,
+                 transposed ? " transposed" : "", residual, status.growth);
+      CHECK(residual <= 1e-10);
+    }
+  }
+}

@@ -1,0 +1,186 @@
+#include "tools/lu_compile.h"
+
+#include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "compiler/manifest.h"
+#include "ir/error.h"
+#include "runtime/lu/table_bytes.h"
+#include "runtime/plan/lu_manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace sparsertc {
+namespace {
+
+struct Analysed {
+  LuAnalysis analysis;
+  LuTables tables;
+  std::optional<lu::FactorStatus> chosen;
+};
+
+Analysed analyse_pattern(const Matrix& matrix, const LuCompileOptions& options) {
+  Analysed result;
+  result.analysis = analyse_lu(matrix, options.analysis);
+  const LuAnalysis& analysis = result.analysis;
+  result.tables = make_lu_tables(
+      matrix.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale},
+      options.pool, options.finders);
+  return result;
+}
+
+/// Also factorizes and solves on the CPU: pivots that do not do are chosen anew, or it is an error.
+Analysed analyse_values(const Matrix& matrix, const LuCompileOptions& options) {
+  LuSolverOptions solver_options;
+  solver_options.analysis = options.analysis;
+  solver_options.precision = options.precision;
+  solver_options.factor.pivot_threshold = options.pivot_threshold;
+  solver_options.pool = options.pool;
+  solver_options.finders = options.finders;
+  solver_options.before_step = options.before_step;
+  LuSolver solver(matrix, solver_options);
+  LuVectors ones;
+  ones.real.assign(matrix.pattern.rows, 1);
+  LuSystemReport report;
+  solver.solve(matrix, multiply(matrix, ones, false), report);
+  return {solver.analysis(), solver.tables(), report.factor};
+}
+
+LuNumber number_type(bool single, bool complex) {
+  if (complex)
+    return single ? LuNumber::c64 : LuNumber::c128;
+  return single ? LuNumber::f32 : LuNumber::f64;
+}
+
+LuManifest describe(const Matrix& matrix, const Analysed& analysed,
+                    const LuCompileOptions& options) {
+  const LuTables& tables = analysed.tables;
+  const OrderCandidate& order = analysed.analysis.order.winner();
+  LuManifest manifest;
+  manifest.sparsertc = sparsertc_version();
+  manifest.target = options.target.name;
+  manifest.n = tables.size;
+  manifest.nnz = tables.input_nnz;
+  manifest.pattern_digest = pattern_digest(matrix.pattern);
+  const bool complex = !matrix.imaginary.empty();
+  manifest.type = number_type(options.precision == LuPrecision::f32, complex);
+  manifest.factor_type = number_type(options.precision != LuPrecision::f64, complex);
+  manifest.transposed = options.transposed;
+  manifest.order = order.name;
+  manifest.matched = analysed.analysis.matched;
+  manifest.matching_reason = analysed.analysis.matching_reason;
+  manifest.blocks = analysed.analysis.blocks.blocks();
+  manifest.nnz_l = tables.size;
+  for (uint32_t j = 0; j < tables.size; ++j) {
+    manifest.nnz_l += tables.column_offset[j + 1] - tables.diagonal[j] - 1;
+    manifest.nnz_u += tables.diagonal[j] - tables.column_offset[j] + 1;
+  }
+  manifest.flops = order.cost.flops;
+  manifest.levels = tables.factor_levels.count();
+  manifest.levels_forward = tables.forward_levels.count();
+  manifest.levels_backward = tables.backward_levels.count();
+  manifest.chosen = analysed.chosen;
+  return manifest;
+}
+
+LuKernels describe(const lu::GpuCode& code, uint32_t multiprocessors) {
+  LuKernels kernels;
+  kernels.input = code.input;
+  kernels.factor = code.factor;
+  kernels.solve_input = code.solve_input;
+  kernels.solve = code.solve;
+  kernels.input_threads = code.input_threads;
+  kernels.dataflow_threads = code.dataflow_threads;
+  kernels.multiprocessors = multiprocessors;
+  if (code.block_solve != nullptr) {
+    kernels.block_input = code.block_input;
+    kernels.block_solve = code.block_solve;
+    kernels.block_threads = code.block_threads;
+    kernels.block_shared_bytes = code.block_shared_bytes;
+  }
+  return kernels;
+}
+
+Assembled assemble(const std::string& ptx, const LuKernels& kernels,
+                   const LuCompileOptions& options) {
+  AssembleRequest request;
+  request.units = {&ptx, 1};
+  request.target = options.target.name;
+  request.kernels = {kernels.input, kernels.factor, kernels.solve_input, kernels.solve};
+  if (!kernels.block_solve.empty())
+    request.kernels.insert(request.kernels.end(), {kernels.block_input, kernels.block_solve});
+  request.provenance = "part=lu\n";
+  request.jobs = options.jobs;
+  request.stop = options.stop;
+  return options.assembler->assemble(request);
+}
+
+void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
+             const LuCompileOptions& options) {
+  const uint32_t multiprocessors =
+      options.multiprocessors > 0 ? options.multiprocessors : multiprocessors_of(options.target);
+  LuGpuOptions gpu;
+  gpu.single = is_single(manifest.factor_type);
+  gpu.given_single = is_single(manifest.type);
+  gpu.complex = is_complex(manifest.type);
+  gpu.transposed = options.transposed;
+  gpu.most_table_bytes = options.most_table_bytes;
+  gpu.solve = options.solve;
+  const LuGpuDevice device{options.target, multiprocessors, options.target.shared_bytes_per_block,
+                           options.most_table_bytes};
+  if (options.before_step)
+    options.before_step("tables for the GPU");
+  const LuGpuProgram program = make_lu_program(tables, device, gpu, options.pool);
+  manifest.kernels = describe(program.code, multiprocessors);
+  bundle.sections.push_back({kLuFactorSection, lu::to_bytes(program.flows.factor)});
+  bundle.sections.push_back({kLuSolveSection, lu::to_bytes(program.flows.solve)});
+  if (program.flows.transposed)
+    bundle.sections.push_back({kLuTransposedSection, lu::to_bytes(*program.flows.transposed)});
+  const std::string ptx = emit_ptx(program.module, options.target);
+  if (options.assembler != nullptr) {
+    if (options.before_step)
+      options.before_step("assembling");
+    Assembled assembled = assemble(ptx, *manifest.kernels, options);
+    manifest.assembler = assembled.assembler;
+    bundle.sections.push_back({"cubin", std::move(assembled.cubin)});
+  }
+  bundle.sections.push_back({"ptx", {ptx.begin(), ptx.end()}});
+}
+
+} // namespace
+
+uint32_t multiprocessors_of(const Target& target) {
+  switch (target.compute_capability) {
+  case 80:
+    return 108; // A100
+  case 86:
+    return 72; // A10
+  case 89:
+    return 58; // L4
+  case 90:
+    return 132; // H100 and H200, SXM
+  case 100:
+    return 148; // B200
+  case 120:
+    return 84; // RTX 5080
+  default:
+    throw InternalError(fmt::format("how many multiprocessors has a GPU for {}?", target.name));
+  }
+}
+
+Bundle compile_lu(const Matrix& matrix, const LuCompileOptions& options) {
+  const Analysed analysed = matrix.stored == StoredType::none ? analyse_pattern(matrix, options)
+                                                              : analyse_values(matrix, options);
+  LuManifest manifest = describe(matrix, analysed, options);
+  Bundle bundle;
+  bundle.sections.push_back({kLuTablesSection, lu::to_bytes(analysed.tables)});
+  if (!options.target.is_host)
+    add_gpu(bundle, manifest, analysed.tables, options);
+  bundle.manifest = lu_manifest_json(manifest);
+  return bundle;
+}
+
+} // namespace sparsertc
