@@ -35,6 +35,16 @@ enum LuUpdateFlag : uint32_t {
   kLuUpdateShared = 8, ///< other updates write to the same entries at the same time
 };
 
+/// A column j that is subtracted from a column k.
+struct LuSource {
+  uint32_t slot = 0;  ///< of v(j,k)
+  uint32_t begin = 0; ///< the slots of column j below the diagonal; d(j) stands before the first
+  uint32_t length = 0;
+
+  bool operator==(const LuSource&) const = default;
+};
+static_assert(sizeof(LuSource) == 12, "kernels and hosts agree on the layout");
+
 /// What a warp does in a stage.
 struct LuUpdate {
   uint64_t first_source = 0; ///< a place in LuRightLooking::source
@@ -69,8 +79,7 @@ struct LuRightLooking {
   /// finished only, UINT32_MAX.
   std::vector<uint32_t> stage_level;
   std::vector<LuUpdate> update;
-  /// The slots of v(j,k), by update.
-  std::vector<uint32_t> source;
+  std::vector<LuSource> source; ///< by update
   std::vector<LuStageRun> runs;
   /// Vectors of n numbers for dense updates: the warps of the largest run that has any.
   uint32_t dense_columns = 0;

@@ -15,7 +15,7 @@ constexpr const char* kOtherDevice = "NVIDIA H200";
 constexpr uint32_t kOtherMultiprocessors = 132;
 constexpr uint64_t kOtherMemory = uint64_t{140} << 30;
 
-LuLevelRange range_of(const LuTables& tables, const LuRightLooking& plan, const LuStageRun& run) {
+LuLevelRange range_of(const LuRightLooking& plan, const LuStageRun& run) {
   LuLevelRange range;
   // The first stage of all finishes columns, and is counted with the first level.
   const auto level = [&](uint32_t stage) {
@@ -23,6 +23,7 @@ LuLevelRange range_of(const LuTables& tables, const LuRightLooking& plan, const 
   };
   range.first = level(run.first_stage);
   range.last = level(run.end_stage - 1);
+  range.stages = run.end_stage - run.first_stage;
   range.blocks = run.blocks;
   range.warps = run.warps;
   for (uint32_t u = plan.stage_offset[run.first_stage]; u < plan.stage_offset[run.end_stage]; ++u) {
@@ -35,10 +36,8 @@ LuLevelRange range_of(const LuTables& tables, const LuRightLooking& plan, const 
         plan.update[u - 1].column == update.column &&
         plan.update[u - 1].first_source == update.first_source)
       continue;
-    for (uint32_t s = 0; s < update.sources; ++s) {
-      const uint32_t j = tables.row_index[plan.source[update.first_source + s]];
-      range.multiply_adds += tables.column_offset[j + 1] - tables.diagonal[j] - 1;
-    }
+    for (uint32_t s = 0; s < update.sources; ++s)
+      range.multiply_adds += plan.source[update.first_source + s].length;
   }
   return range;
 }
@@ -59,7 +58,7 @@ LuStrategyReport report_strategy(const LuTables& tables, LuStrategyRequest reque
   const LuRightLooking plan = make_right_looking(tables, report.choice.right_looking);
   report.bytes = right_looking_bytes(tables, plan, request.number_bytes);
   for (const LuStageRun& run : plan.runs)
-    report.ranges.push_back(range_of(tables, plan, run));
+    report.ranges.push_back(range_of(plan, run));
   return report;
 }
 
@@ -101,10 +100,10 @@ std::string to_text(const LuStrategyReport& report, uint64_t levels) {
   for (size_t first = 0; first < report.ranges.size();) {
     LuLevelRange sum = report.ranges[first];
     size_t end = first + 1;
-    const bool alone = sum.blocks == 1 && sum.first != sum.last;
+    const bool alone = sum.stages > 1;
     for (; end < report.ranges.size() && !alone; ++end) {
       const LuLevelRange& next = report.ranges[end];
-      if (next.blocks == 1 && next.first != next.last)
+      if (next.stages > 1)
         break;
       sum.last = next.last;
       sum.updates += next.updates;

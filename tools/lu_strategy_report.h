@@ -16,6 +16,7 @@ namespace sparsertc {
 struct LuLevelRange {
   uint32_t first = 0;
   uint32_t last = 0;
+  uint32_t stages = 0;        ///< one behind the other in the launch
   uint64_t updates = 0;       ///< of columns by columns of these levels, as warps share them
   uint64_t dense_updates = 0; ///< by way of dense vectors
   uint64_t multiply_adds = 0;

@@ -24,6 +24,8 @@ constexpr uint32_t kSmallUpdates = 2 * kOneBlockWarps;
 constexpr uint64_t kSmallProducts = 16 * 1024;
 /// The least work that is worth a warp of its own.
 constexpr uint64_t kLeastShare = 1024;
+/// Dense vectors of together so many bytes stay in the GPU's L2 cache.
+constexpr uint64_t kCachedBytes = uint64_t{40} << 20;
 /// Sources of a warp where they are dealt to several.
 constexpr uint32_t kSourcesOfShare = 64;
 
@@ -94,7 +96,10 @@ private:
     column_of_source_.resize(level_offset_.back());
     for_each_source([&](uint64_t slot, uint32_t level, uint32_t k) {
       column_of_source_[next[level]] = k;
-      plan_.source[next[level]++] = static_cast<uint32_t>(slot);
+      const uint32_t j = tables_.row_index[slot];
+      plan_.source[next[level]++] = {static_cast<uint32_t>(slot),
+                                     static_cast<uint32_t>(tables_.diagonal[j] + 1),
+                                     static_cast<uint32_t>(below(j))};
     });
   }
 
@@ -121,7 +126,7 @@ private:
       Target target{column_of_source_[s], s, 0, 0};
       for (; s < level_offset_[level + 1] && column_of_source_[s] == target.column; ++s) {
         ++target.sources;
-        target.products += below(tables_.row_index[plan_.source[s]]);
+        target.products += plan_.source[s].length;
       }
       products += target.products;
       targets.push_back(target);
@@ -154,7 +159,7 @@ private:
     update.sources = target.sources;
     update.column = target.column;
     // Column j writes to rows below j.
-    update.first_slot = update.reached_slot = plan_.source[target.first_source] + 1;
+    update.first_slot = update.reached_slot = plan_.source[target.first_source].slot + 1;
     update.end_slot = static_cast<uint32_t>(tables_.column_offset[target.column + 1]);
     return update;
   }
@@ -198,12 +203,13 @@ private:
   }
 
   /// Spreading out and back costs each slot twice; bisection so many steps for each product as the
-  /// rows between those of a source have digits.
+  /// rows between those of a source have digits. Vectors that no cache holds are slow to reach.
   bool is_dense(uint64_t products, uint64_t slots, uint64_t average) const {
     if (options_.columns == LuWorkColumns::dense)
       return true;
-    const auto steps = static_cast<uint64_t>(std::bit_width(slots - std::min(slots, average)));
-    return may_be_dense_ && products * steps > 4 * slots;
+    const uint64_t steps = std::bit_width(slots - std::min(slots, average));
+    const uint64_t cost = memory_.in_flight * memory_.vector_bytes <= kCachedBytes ? 4 : 32;
+    return may_be_dense_ && products * steps > cost * slots;
   }
 
   void end_stage(uint32_t level) {
@@ -222,7 +228,7 @@ private:
   uint64_t work(const LuUpdate& update) const {
     uint64_t sum = update.end_slot - update.first_slot;
     for (uint32_t s = 0; s < update.sources; ++s)
-      sum += below(tables_.row_index[plan_.source[update.first_source + s]]);
+      sum += plan_.source[update.first_source + s].length;
     return sum;
   }
 
@@ -301,9 +307,8 @@ LuRightLooking make_right_looking(const LuTables& tables, const LuRightLookingOp
 uint64_t right_looking_bytes(const LuTables& tables, const LuRightLooking& plan,
                              uint32_t number_bytes) {
   const uint64_t n = tables.size;
-  return plan.update.size() * sizeof(LuUpdate) +
-         (plan.source.size() + plan.stage_offset.size() + tables.nnz() + 2 * n + 1) *
-             sizeof(uint32_t) +
+  return plan.update.size() * sizeof(LuUpdate) + plan.source.size() * sizeof(LuSource) +
+         (plan.stage_offset.size() + tables.nnz() + 2 * n + 1) * sizeof(uint32_t) +
          plan.dense_columns * n * number_bytes;
 }
 

@@ -79,12 +79,10 @@ __device__ Source<T> load_source(const RightLookingArguments<T>& a, const Column
   Source<T> source = {0, 0, T(0)};
   if (number >= update.sources)
     return source;
-  const uint32_t slot = a.source[update.first_source + number];
-  const uint32_t j = a.row_index[slot];
-  const uint32_t pivot = a.diagonal[j];
-  source.begin = pivot + 1;
-  uint32_t end = a.column_offset[j + 1];
-  source.factor = a.values[slot] * a.values[pivot];
+  const ColumnSource column = a.source[update.first_source + number];
+  source.begin = column.begin;
+  uint32_t end = column.begin + column.length;
+  source.factor = a.values[column.slot] * a.values[column.begin - 1];
   if (update.flags & kUpdateRows) {
     source.begin = lower_bound(a.row_index, source.begin, end, a.row_index[update.reached_slot]);
     if (update.end_slot < a.column_offset[update.column + 1])
@@ -100,11 +98,13 @@ __device__ void subtract_long(const RightLookingArguments<T>& a, const Target<T>
                               const Source<T>& source) {
   if (source.length == 0)
     return;
-  // The fewer rows the column has between those of the source, the shorter the bisections.
+  // The fewer rows the column has between those of the source, the shorter the bisections. Where it
+  // has none, rows need not be looked at.
   const uint32_t first =
       target.dense ? 0
                    : lower_bound(a.row_index, target.first_slot, target.end_slot - source.length,
                                  a.row_index[source.begin]);
+  const bool same_rows = !target.dense && target.end_slot - first == source.length;
   for (uint32_t base = 0; base < source.length; base += 32 * kAtOnce) {
     T left[kAtOnce] = {};
     uint32_t place[kAtOnce] = {};
@@ -112,8 +112,18 @@ __device__ void subtract_long(const RightLookingArguments<T>& a, const Target<T>
       const uint32_t count = base + 32 * i + lane();
       if (count < source.length) {
         left[i] = a.values[source.begin + count];
-        place[i] = target.place(a.row_index[source.begin + count], first, count, source.length);
+        place[i] = same_rows ? first + count
+                             : target.place(a.row_index[source.begin + count], first, count,
+                                            source.length);
       }
+    }
+    if (!target.shared && base + 32 * kAtOnce <= source.length) {
+      T number[kAtOnce];
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        number[i] = target.number[place[i]];
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        target.number[place[i]] = fma(-left[i], source.factor, number[i]);
+      continue;
     }
     for (uint32_t i = 0; i < kAtOnce; ++i)
       if (base + 32 * i + lane() < source.length)

@@ -12,7 +12,13 @@ using uint64_t = unsigned long long;
 
 namespace sparsertc::kernels {
 
-/// LuUpdate of ir/lu_right_looking.h, and its flags.
+/// LuSource of ir/lu_right_looking.h.
+struct ColumnSource {
+  uint32_t slot;
+  uint32_t begin;
+  uint32_t length;
+};
+/// LuUpdate, and its flags.
 struct ColumnUpdate {
   uint64_t first_source;
   uint32_t sources;
@@ -47,7 +53,7 @@ struct RightLookingArguments {
   const uint32_t* column_offset; ///< size + 1
   const uint32_t* diagonal;      ///< size
   const ColumnUpdate* update;
-  const uint32_t* source;
+  const ColumnSource* source;
   const uint32_t* stage_offset;
 
   const T* initial;    ///< slots: the matrix, zeros where only L'+U has an entry

@@ -11,6 +11,7 @@
 namespace sparsertc::lu {
 namespace {
 
+using kernels::ColumnSource;
 using kernels::ColumnUpdate;
 using kernels::FactorRecord;
 using kernels::RightLookingArguments;
@@ -23,6 +24,9 @@ static_assert(sizeof(ColumnUpdate) == sizeof(LuUpdate) &&
               offsetof(ColumnUpdate, end_slot) == offsetof(LuUpdate, end_slot) &&
               offsetof(ColumnUpdate, reached_slot) == offsetof(LuUpdate, reached_slot) &&
               offsetof(ColumnUpdate, flags) == offsetof(LuUpdate, flags));
+static_assert(sizeof(ColumnSource) == sizeof(LuSource) &&
+              offsetof(ColumnSource, begin) == offsetof(LuSource, begin) &&
+              offsetof(ColumnSource, length) == offsetof(LuSource, length));
 static_assert(kernels::kUpdateLast == kLuUpdateLast && kernels::kUpdateDense == kLuUpdateDense &&
               kernels::kUpdateRows == kLuUpdateRows && kernels::kUpdateShared == kLuUpdateShared);
 static_assert(sizeof(FactorRecord) == sizeof(LuStatusRecord) &&
@@ -110,7 +114,7 @@ void GpuRightLooking::enqueue_as(const GpuFactorArrays& arrays, double threshold
   arguments.column_offset = at<uint32_t>(column_offset_->address());
   arguments.diagonal = at<uint32_t>(diagonal_->address());
   arguments.update = at<ColumnUpdate>(update_->address());
-  arguments.source = at<uint32_t>(source_->address());
+  arguments.source = at<ColumnSource>(source_->address());
   arguments.stage_offset = at<uint32_t>(stage_offset_->address());
   arguments.initial = at<T>(arrays.initial);
   arguments.values = at<T>(arrays.values);

@@ -1,6 +1,8 @@
 // Right-looking factorization by levels: the kernels as host code behind a driver without a GPU,
 // against the CPU's factorization, and bit by bit against the same sums in the same order.
 #include "compiler/inspect/lu_levels.h"
+#include "compiler/inspect/lu_schedule.h"
+#include "compiler/inspect/lu_strategy.h"
 #include "ir/error.h"
 #include "runtime/driver/nvrtc.h"
 #include "runtime/kernels/compile.h"
@@ -103,8 +105,10 @@ void check_plan(const LuTables& t, const LuRightLooking& plan) {
         slots_finished[update.column] += update.end_slot - update.first_slot;
       uint32_t before = 0;
       for (uint32_t s = 0; s < update.sources; ++s) {
-        const uint32_t slot = plan.source[update.first_source + s];
-        const uint32_t j = t.row_index[slot];
+        const LuSource source = plan.source[update.first_source + s];
+        const uint32_t slot = source.slot, j = t.row_index[slot];
+        REQUIRE(source.begin == t.diagonal[j] + 1);
+        REQUIRE(source.begin + source.length == t.column_offset[j + 1]);
         REQUIRE((s == 0 || j > before));
         before = j;
         REQUIRE(level_of[j] == plan.stage_level[stage]);
@@ -306,6 +310,44 @@ TEST_CASE("right-looking: dense columns as long as memory holds those in flight"
   options.free_bytes = 144 * 8 - 1;
   CHECK_THROWS_WITH(make_right_looking(tables, options),
                     Contains("a dense column of 144 numbers does not fit into 1151 bytes"));
+}
+
+TEST_CASE("strategies: dataflow where its tables fit, else columns by levels, and why") {
+  Random random(test::test_seed(20261208));
+  const LuTables tables = test::tables_in_order(test::random_grid(random, 12, 12, 0.2));
+  const uint64_t gather = gather_bytes(tables.nnz(), multiply_adds(tables));
+  LuStrategyRequest request;
+  request.multiprocessors = 2;
+  request.memory_bytes = 2 * gather;
+  LuStrategyChoice choice = choose_lu_strategy(tables, request);
+  CHECK(choice.strategy == LuStrategy::dataflow);
+  CHECK(choice.dataflow_bytes == gather);
+  CHECK_THAT(choice.reason, Contains("its tables fit"));
+
+  request.gather_bytes = gather - 1;
+  choice = choose_lu_strategy(tables, request);
+  CHECK(choice.strategy != LuStrategy::dataflow);
+  CHECK_THAT(choice.reason, Contains("multiply-adds take " + std::to_string(gather) + " bytes"));
+  request.strategy = LuStrategy::dataflow;
+  CHECK_THROWS_WITH(choose_lu_strategy(tables, request),
+                    Contains("do not fit") && Contains("--strategy=right-looking"));
+
+  // 32 columns in flight of 144 numbers of 8 bytes, beside what else is in memory.
+  request.strategy = LuStrategy::right_looking;
+  for (request.memory_bytes = 0;
+       choose_lu_strategy(tables, request).strategy == LuStrategy::compressed_columns;)
+    request.memory_bytes += 64;
+  choice = choose_lu_strategy(tables, request);
+  CHECK(choice.strategy == LuStrategy::dense_columns);
+  CHECK(choice.columns.fitting() == 32);
+  CHECK_THAT(choice.reason, Contains("(144 rows x 8 bytes) = 32 dense columns, 32 in flight"));
+  request.strategy = LuStrategy::compressed_columns;
+  CHECK(choose_lu_strategy(tables, request).right_looking.columns == LuWorkColumns::compressed);
+
+  request.complex = true;
+  CHECK_THROWS_WITH(choose_lu_strategy(tables, request), Contains("real matrices"));
+  request.strategy = LuStrategy::automatic;
+  CHECK_THROWS_WITH(choose_lu_strategy(tables, request), Contains("--device=cpu"));
 }
 
 TEST_CASE("right-looking: small stages share a launch") {
