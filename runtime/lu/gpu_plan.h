@@ -75,8 +75,9 @@ public:
 
   /// Enqueues the factorization of the matrix with these values, input_nnz numbers of the given
   /// type (aligned to given_bytes()) in the caller's order: two launches (another strategy has
-  /// more), nothing else, so that it can be captured. What it has to say stays in the workspace. RuntimeError where the driver
-  /// cannot have all blocks resident at once (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
+  /// more), nothing else, so that it can be captured. What it has to say stays in the workspace.
+  /// RuntimeError where the driver cannot have all blocks resident at once
+  /// (CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).
   void refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values,
                 const cuda::Stream& stream, const FactorOptions& options = {}) const;
 
