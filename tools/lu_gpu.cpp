@@ -22,11 +22,13 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
                                            const LuGpuOptions& options, TaskPool* pool,
                                            std::string* strategy) {
   const Target target = find_target(target_of(context));
-  LuGpuProgram program =
-      make_lu_program(tables,
-                      {target, context.properties().multiprocessors,
-                       context.properties().max_shared_bytes_per_block, context.free_memory()},
-                      options, pool);
+  LuGpuProgram program = make_lu_program(
+      tables,
+      {target, context.properties().multiprocessors,
+       context.properties().max_shared_bytes_per_block,
+       options.memory_limit > 0 ? std::min(options.memory_limit, context.free_memory())
+                                : context.free_memory()},
+      options, pool);
   if (strategy != nullptr)
     *strategy = name_of(program.choice.strategy);
   const std::string ptx = emit_ptx(program.module, target);

@@ -82,7 +82,7 @@ void declare(CLI::App& parser, LuOptions& options) {
   parser
       .add_option("--memory-limit", options.symbolic.memory_limit,
                   "Find them with at most so much device memory (bytes, or 64MB, 2GB, ...), out of "
-                  "core where need be; else with what is free")
+                  "core where need be, and choose a --strategy for so much; else with what is free")
       ->transform(CLI::AsSizeValue(false))
       ->group("Sparse LU");
   parser

@@ -33,8 +33,9 @@ struct LuGpuOptions {
   /// How to factorize. What is not dataflow needs NVRTC where the plan is made.
   LuStrategy strategy = LuStrategy::dataflow;
   LuStageFusion fusion = LuStageFusion::automatic;
-  bool atomics = false;   ///< LuRightLookingOptions
-  Cache* cache = nullptr; ///< for what NVRTC compiles, if given
+  bool atomics = false;      ///< LuRightLookingOptions
+  uint64_t memory_limit = 0; ///< of device memory, for the choice; 0: what is free
+  Cache* cache = nullptr;    ///< for what NVRTC compiles, if given
 };
 
 /// The GPU that the tables are made for.

@@ -86,8 +86,8 @@ Json to_json(const LuStrategyReport& report) {
 
 std::string to_text(const LuStrategyReport& report, uint64_t levels) {
   if (!report.refusal.empty())
-    return fmt::format("strategy:  on the CPU: {}\n", report.refusal);
-  std::string text = fmt::format("strategy:  {}, {}\n           {}; {} bytes of device memory\n",
+    return fmt::format("\nstrategy:  on the CPU: {}\n", report.refusal);
+  std::string text = fmt::format("\nstrategy:  {}, {}\n           {}; {} bytes of device memory\n",
                                  name_of(report.choice.strategy), report.device,
                                  report.choice.reason, report.bytes);
   if (report.choice.strategy == LuStrategy::dataflow)

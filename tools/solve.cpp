@@ -334,6 +334,7 @@ int run(const SolveOptions& options) {
   LuGpuOptions gpu_options;
   gpu_options.strategy = to_strategy(options.lu);
   gpu_options.atomics = options.lu.atomics;
+  gpu_options.memory_limit = options.lu.symbolic.memory_limit;
   const bool named = gpu_options.strategy != LuStrategy::automatic;
   if (named && device == 1)
     throw UsageError("--strategy says how a GPU factorizes", "without it --device=cpu does");
