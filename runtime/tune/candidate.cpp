@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
@@ -38,6 +39,7 @@ double used_columns(const Layer& layer, uint32_t rows) {
   return layer.k * (1 - std::pow(1 - density, rows));
 }
 
+constexpr uint64_t kEntriesWithoutSample = 32768;
 /// Chunks of channels in flight: three were not faster.
 constexpr uint32_t kImageChunks = 2;
 
@@ -268,7 +270,9 @@ double predict_unrolled(const Layer& layer, const Device& device, const Candidat
       on.waves * (staged ? chunks_of(layer, candidate) * 330 : (loads / in_flight + 1) * 240) /
       kClocksPerMicrosecond;
   const double meetings = candidate.cluster > 1 ? 4.4 : candidate.splitk > 1 ? 0.27 : 0.0;
-  const double factor = (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
+  // Rows of small images begin anywhere, and most of their pixels ask for taps.
+  const double rows_of_images = layer.images ? 0.75 + 9.0 / layer.images->out_width : 1.0;
+  const double factor = rows_of_images * (staged ? 1.7 : 1.0) * (0.95 + 8.5 / candidate.registers);
   return 1.1 + meetings + factor * together({code, supply, issue, load_slots, l2, latency}, 2.9);
 }
 
@@ -352,8 +356,12 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   // Staged images pay for each tap that reads them again; blocks may have any number of warps.
   if (layer.images && layer.images->can_be_staged)
     for (uint32_t rows : {4u, 8u, 12u, 16u, 24u, 32u, 48u, 64u})
-      for (uint32_t warps = 2; warps <= 16; ++warps)
-        for (uint32_t groups = 1; groups <= 4; ++groups)
+      for (uint32_t groups = 1; groups <= 4; ++groups) {
+        // Of large layers the search makes samples, with a power of two of rows.
+        const bool can_be_sampled = std::has_single_bit(rows * groups);
+        if (layer.nnz > kEntriesWithoutSample && !can_be_sampled)
+          continue;
+        for (uint32_t warps = 2; warps <= 16; ++warps)
           for (uint32_t splitk : {1u, 2u, 4u})
             for (uint32_t chunk : {8u, 16u, 32u})
               add({{},
@@ -366,13 +374,15 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
                    splitk,
                    chunk,
                    false});
+      }
   for (uint32_t rows : {1u, 2u, 4u})
     for (uint32_t warps : {1u, 2u, 4u, 8u})
       for (uint32_t groups : {1u, 2u, 4u, 8u})
         for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
           for (uint32_t registers : {32u, 40u, 64u})
             add({{}, registers, 0, rows, 1, warps, groups, splitk, 0, true});
-  add_compressed_candidates(layer, device, space);
+  if (!layer.images)
+    add_compressed_candidates(layer, device, space);
   add_panel_candidates(layer, device, space);
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
