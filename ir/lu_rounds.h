@@ -50,7 +50,7 @@ inline constexpr uint32_t kLuRoundsMostNumbers = 2048;
 inline constexpr uint32_t kLuRoundsMostPivots = 1024; ///< and terms of a sum
 inline constexpr uint32_t kLuRoundsAhead = 5;
 /// In predictions a segment counts as so many terms more.
-inline constexpr uint32_t kLuSegmentTerms = 3;
+inline constexpr uint32_t kLuSegmentTerms = 10;
 
 struct LuRounds {
   uint32_t workers = 0;

@@ -36,7 +36,7 @@ void declare(CLI::App& parser, JacobianOptions& options) {
   parser.add_option("--dtype", options.dtype, "f64 or f32: the numbers T")->capture_default_str();
   parser
       .add_option("--compression", options.compression,
-                  "local (each row's own columns), coloured, or auto")
+                  "local (each row's own columns), terms (of the row's sum), coloured, or auto")
       ->capture_default_str();
   parser.add_option("--width", options.width, "Derivatives at once: 1, 2, 4, 8, or auto")
       ->capture_default_str();

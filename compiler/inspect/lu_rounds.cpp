@@ -13,7 +13,7 @@ namespace {
 /// A reciprocal takes as long as so many terms.
 constexpr uint32_t kPivotTerms = 6;
 /// No shorter beginning of a sum is worth a segment.
-constexpr uint32_t kLeastTerms = 2;
+constexpr uint32_t kLeastTerms = 6;
 constexpr uint32_t kNever = UINT32_MAX;
 
 struct Term {

@@ -146,6 +146,7 @@ struct LocalCall {
       const Parameters p = c.parameters_of(instance);
       SeedColumns<W> seed;
       u32 place[W]; // read early: at the end the stores would wait for them
+      SPARSERTC_UNROLLED
       for (int k = 0; k < W; ++k) {
         seed.column[k] = load(columns + task * W + k);
         place[k] = load(places + task * W + k);
@@ -153,6 +154,7 @@ struct LocalCall {
       const Unknowns<T> x(c.vector(c.x, instance), c.n, seed);
       T own = T(0);
       residual(Row(load(row + task)), x, p, own);
+      SPARSERTC_UNROLLED
       for (int k = 0; k < W; ++k)
         if (writes(k) && (W == 1 || seed.column[k] != 0xFFFFFFFFu))
           values[c.place(place[k], instance)] = own.t.d[k];
@@ -183,6 +185,7 @@ struct TermsCall {
       SeedTerms<O, I> seed;
       seed.inner = state.column;
       u32 place[O];
+      SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k) {
         seed.outer[k] = load(columns + task * O + k);
         place[k] = load(places + task * O + k);
@@ -191,25 +194,28 @@ struct TermsCall {
       state.columns = term_columns + u64(begin) * I;
       state.terms = terms;
       state.kept = 0;
+      SPARSERTC_UNROLLED
       for (int i = 0; i < I; ++i)
         state.column[i] = 0xFFFFFFFFu;
       T own = T(0);
       residual(Row(load(row + task)), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
+      SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k)
         if (writes(k) && seed.outer[k] != 0xFFFFFFFFu)
           values[c.place(place[k], instance)] = own.t.d[k];
       const Real slope = own.t.d[O]; // by the sum
       u32 mine = 0;
       for (u32 term = own_lane(); term < terms; term += lane_count(), ++mine)
-        for (int i = 0; i < I; ++i) {
-          const u64 at = u64(begin + term) * I + i;
-          if (load(term_columns + at) == 0xFFFFFFFFu)
-            continue;
-          // What does not move the sum does not move the row, however steep it is.
-          const Real by = mine < state.kept ? kept_number(mine * I + i) : Real(0);
-          values[c.place(load(term_places + at), instance)] =
-              by == Real(0) && ::isinf(slope) ? Real(0) : slope * by;
-        }
+        SPARSERTC_UNROLLED
+      for (int i = 0; i < I; ++i) {
+        const u64 at = u64(begin + term) * I + i;
+        if (load(term_columns + at) == 0xFFFFFFFFu)
+          continue;
+        // What does not move the sum does not move the row, however steep it is.
+        const Real by = mine < state.kept ? kept_number(mine * I + i) : Real(0);
+        values[c.place(load(term_places + at), instance)] =
+            by == Real(0) && ::isinf(slope) ? Real(0) : slope * by;
+      }
     }
   }
 };

@@ -104,6 +104,13 @@ private:
 
 // ---- tangents ----
 
+// Loops over tangents: GCC leaves them, and their arrays in memory, where it is not asked.
+#ifdef __CUDACC__
+#define SPARSERTC_UNROLLED
+#else
+#define SPARSERTC_UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 /// W derivatives, which Seed puts at the unknowns.
 template <int W, class SeedType>
 struct Directions {
@@ -114,6 +121,7 @@ struct Directions {
 
   __device__ static Directions zero() {
     Directions t;
+    SPARSERTC_UNROLLED
     for (int k = 0; k < W; ++k)
       t.d[k] = 0;
     return t;
@@ -123,6 +131,7 @@ struct Directions {
 };
 #define SPARSERTC_EACH(expression)                                                                 \
   Directions<W, S> result;                                                                         \
+  SPARSERTC_UNROLLED                                                                               \
   for (int k = 0; k < W; ++k)                                                                      \
     result.d[k] = expression;                                                                      \
   return result;
@@ -184,6 +193,7 @@ struct SeedColumns {
   u32 column[W];
   __device__ Tangent operator()(long long j) const {
     Tangent t;
+    SPARSERTC_UNROLLED
     for (int k = 0; k < W; ++k)
       t.d[k] = column[k] == static_cast<u32>(j) ? Real(1) : Real(0);
     return t;
@@ -199,6 +209,7 @@ struct SeedColours {
   __device__ Tangent operator()(long long j) const {
     const u32 own = load(colour + j) - first;
     Tangent t;
+    SPARSERTC_UNROLLED
     for (int k = 0; k < W; ++k)
       t.d[k] = own == static_cast<u32>(k) ? Real(1) : Real(0);
     return t;
@@ -223,8 +234,10 @@ struct SeedTerms {
   const u32* inner; ///< TermState::column
   __device__ Tangent operator()(long long j) const {
     Tangent t;
+    SPARSERTC_UNROLLED
     for (int k = 0; k < O; ++k)
       t.d[k] = outer[k] == static_cast<u32>(j) ? Real(1) : Real(0);
+    SPARSERTC_UNROLLED
     for (int k = 0; k < I; ++k)
       t.d[O + k] = inner[k] == static_cast<u32>(j) ? Real(1) : Real(0);
     return t;
@@ -343,6 +356,7 @@ __device__ N over_lanes(N a, int words = N::Tangent::kWords) {
   const u32 lanes = lane_count(), mask = lanes_mask(lanes);
   for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
     a.v += __shfl_xor_sync(mask, a.v, apart);
+    SPARSERTC_UNROLLED
     for (int k = 0; k < words; ++k)
       a.t.set_word(k, a.t.word(k) + __shfl_xor_sync(mask, a.t.word(k), apart));
   }
@@ -385,9 +399,11 @@ __device__ T sum_of_terms(long long first, long long last, const F& term, u32 li
     limit.step();
     const u32 index = static_cast<u32>(k - first);
     const bool own = index < known;
+    SPARSERTC_UNROLLED
     for (int i = 0; i < kInner; ++i)
       state.column[i] = own ? load(columns + index * kInner + i) : 0xFFFFFFFFu;
     T value = term(k);
+    SPARSERTC_UNROLLED
     for (int i = 0; own && i < kInner; ++i) {
       kept_number(kept * kInner + i) = value.t.d[kOuter + i];
       value.t.d[kOuter + i] = 0;
@@ -395,6 +411,7 @@ __device__ T sum_of_terms(long long first, long long last, const F& term, u32 li
     kept += own ? 1 : 0;
     sum += value;
   }
+  SPARSERTC_UNROLLED
   for (int i = 0; i < kInner; ++i)
     state.column[i] = 0xFFFFFFFFu;
   if constexpr (kShared)
@@ -402,6 +419,7 @@ __device__ T sum_of_terms(long long first, long long last, const F& term, u32 li
   if (known == 0)
     return sum;
   state.kept = kept;
+  SPARSERTC_UNROLLED
   for (int i = 0; i < kInner; ++i)
     sum.t.d[kOuter + i] = i == 0 ? Real(1) : Real(0);
   return sum;
