@@ -21,7 +21,7 @@ double predict_panels(const Layer& layer, const Device& device, uint32_t rows, u
   const double row_blocks = std::ceil(layer.m / block_rows);
   const double column_blocks = std::ceil(layer.n / block_columns);
   const double waves = std::ceil(row_blocks * column_blocks / device.multiprocessors);
-  const double rate = (layer.element_bytes == 2 ? 937e6 : 468e6) / 132 * 2 / 3 *
+  const double rate = (layer.element_bytes == 2 ? 937e6 : 468e6) / 132 * 0.42 *
                       std::min(1.0, double(warps) * groups / kFullWarps);
   const double multiply = waves * 2 * used * block_rows * block_columns / rate;
   const double b = row_blocks * layer.k * layer.n * layer.element_bytes;
