@@ -179,6 +179,8 @@ std::vector<uint8_t> LuSession::packed(const std::vector<double>& parts) const {
 }
 
 std::vector<double> LuSession::unpacked(const std::vector<uint8_t>& bytes) const {
+  if (bytes.empty())
+    return {};
   const bool single = info_.dtype == std::string("f32") || info_.dtype == std::string("c64");
   if (!single) {
     std::vector<double> parts(bytes.size() / sizeof(double));
