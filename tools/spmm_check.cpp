@@ -174,7 +174,9 @@ private:
 
     const double error = static_cast<double>(std::fabs(Real(found) - expected));
     double ratio;
-    if (std::isnan(expected) || std::isnan(found)) {
+    if (is_panel() && !std::isfinite(found) && !column_is_finite(column)) {
+      ratio = 0;
+    } else if (std::isnan(expected) || std::isnan(found)) {
       // NaN where NaN is due. A sum of magnitudes that is infinite for finite operands, and NaN
       // from it, is overflow; infinite operands make the reference itself infinite or NaN.
       // Both at once: the finite terms alone may overflow and meet an infinite one.
@@ -243,6 +245,13 @@ private:
   }
 
   bool is_panel() const { return tile_.strategy == Strategy::panels; }
+  /// Of B.
+  bool column_is_finite(uint32_t column) const {
+    for (size_t at = column; at < operands_.b.size(); at += operands_.b_columns)
+      if (!std::isfinite(operands_.b[at]))
+        return false;
+    return true;
+  }
 
   /// Sums of magnitudes below this cannot overflow on the way.
   double overflow_threshold() const {

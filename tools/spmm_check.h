@@ -17,6 +17,8 @@
 // The reference is summed in float64, for f64 in the 64-bit significand of long double. NaN and
 // infinity must be where the reference has them; only where the sums of magnitudes reach the
 // largest number of the type may a result be infinite or NaN on its own account.
+// Panels multiply padding: there NaN and infinity in a column of B may be anywhere in this column
+// of C.
 #pragma once
 
 #include "compiler/inspect/spmm_schedule.h"

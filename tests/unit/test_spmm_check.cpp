@@ -87,6 +87,38 @@ TEST_CASE("the bound of a narrow type admits its rounding and no more") {
   CHECK_FALSE(example.check().passed);
 }
 
+TEST_CASE("sums on tensor cores may be cut, and no more") {
+  Example example;
+  example.tile.strategy = Strategy::panels;
+  example.problem.type = DataType::f16;
+  example.operands.b_columns = 9;
+  // Element (0, 4): 8 additions, each less than 2^-23 of a sum of magnitudes of 4.
+  example.operands.b[4] = -1;
+  example.operands.b[18 + 4] = 1.5;
+  const double rounded = 0x1p-11 * 4, cut = 8 * 0x1p-23 * 4;
+  example.result[4] = -4 + rounded + cut;
+  CHECK(example.check().passed);
+  example.result[4] = -4 + rounded + 3 * cut;
+  CHECK_FALSE(example.check().passed);
+  // f32 goes in with 10 bits of the fraction.
+  example.problem.type = DataType::f32;
+  example.result[4] = -4 + 1.5 * 0x1p-10 * 4;
+  CHECK(example.check().passed);
+  example.result[4] = -4 + 1.6 * 0x1p-10 * 4;
+  CHECK_FALSE(example.check().passed);
+}
+
+TEST_CASE("panels let NaN reach all of its column of C, and no other") {
+  Example example;
+  example.tile.strategy = Strategy::panels;
+  example.operands.b_columns = 9;
+  example.operands.b[9 + 5] = std::nan(""); // no row has an entry in column 1
+  example.result[9 + 5] = std::nan("");
+  CHECK(example.check().passed);
+  example.result[9 + 6] = std::nan("");
+  CHECK_FALSE(example.check().passed);
+}
+
 TEST_CASE("a sum beyond the largest f16 is infinite") {
   Example example;
   example.problem.type = DataType::f16;
