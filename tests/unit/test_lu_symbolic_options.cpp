@@ -78,7 +78,7 @@ Pattern chain(uint32_t size) {
 
 } // namespace
 
-TEST_CASE("--symbolic=auto leaves small patterns and long chains to the CPU") {
+TEST_CASE("Options: --symbolic=auto leaves small patterns and long chains to the CPU") {
   Machine machine;
   Random random(1);
   const LuSymbolicOptions options = options_of("auto");
@@ -94,7 +94,8 @@ TEST_CASE("--symbolic=auto leaves small patterns and long chains to the CPU") {
     CHECK_FALSE(step.on_gpu);
 }
 
-TEST_CASE("--symbolic=auto asks for a GPU where that is worth while, and once if there is none") {
+TEST_CASE("Options: --symbolic=auto asks for a GPU where that is worth while, and once if there is "
+          "none") {
   Machine machine;
   const Pattern pattern = blocks_that_fill(250, 200);
   const LuSymbolicOptions options = options_of("auto");
@@ -115,7 +116,7 @@ TEST_CASE("--symbolic=auto asks for a GPU where that is worth while, and once if
   check(machine.without_gpu(RuntimeError("opening", "no NVRTC", ""))); // no NVRTC, say
 }
 
-TEST_CASE("--symbolic=cpu opens no GPU, --symbolic=gpu needs one") {
+TEST_CASE("Options: --symbolic=cpu opens no GPU, --symbolic=gpu needs one") {
   Machine machine;
   const Pattern large = blocks_that_fill(250, 200);
   const LuSymbolicOptions cpu = options_of("cpu");
@@ -129,7 +130,8 @@ TEST_CASE("--symbolic=cpu opens no GPU, --symbolic=gpu needs one") {
                     Contains("--symbolic") && Contains("tpu"));
 }
 
-TEST_CASE("--symbolic=gpu with --memory-limit: many chunks, the same pattern; too little is said") {
+TEST_CASE("Options: --symbolic=gpu with --memory-limit: many chunks, the same pattern; too little "
+          "is said") {
   Machine machine;
   Random random(2);
   const Pattern grid = test::random_grid(random, 26, 26, 0.25);
@@ -162,7 +164,7 @@ TEST_CASE("--symbolic=gpu with --memory-limit: many chunks, the same pattern; to
   CHECK_THROWS_WITH(starved.pattern(grid), Contains("out of memory") && Contains("--memory-limit"));
 }
 
-TEST_CASE("--verify says where CPU and GPU differ") {
+TEST_CASE("Options: --verify says where CPU and GPU differ") {
   Machine machine;
   Random random(3);
   const LuPattern pattern = symbolic_lu(test::random_grid(random, 8, 8, 0.2));
