@@ -130,7 +130,7 @@ public:
 
   void put(std::string_view text) {
     reserve(text.size());
-    std::memcpy(end_, text.data(), text.size());
+    text.copy(end_, text.size()); // also of nothing
     end_ += text.size();
   }
   void put(char character) {
