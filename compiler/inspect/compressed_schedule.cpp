@@ -140,6 +140,16 @@ CompressedRefusal compressed_refusal(const SpmmSchedule& schedule) {
   return {};
 }
 
+bool compressed_is_predicted(const SpmmSchedule& schedule, uint64_t nnz) {
+  // Straight-line code comes at 0.4 TB/s (runtime/tune), 16 bytes for each weight: 4 us here.
+  constexpr uint64_t kLeastWeights = 100000;
+  constexpr uint32_t kMostColumns = 16;
+  constexpr uint32_t kMostInner = 24576; // a column of B fits twice
+  return schedule.inner <= kMostInner && nnz >= kLeastWeights &&
+         schedule.problem.columns.value_or(kMostColumns + 1) <= kMostColumns &&
+         compressed_refusal(schedule).why.empty();
+}
+
 uint64_t partial_bytes(const SpmmSchedule& schedule) {
   if (schedule.stream.ranks == 1)
     return 0;

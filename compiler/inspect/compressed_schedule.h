@@ -16,6 +16,10 @@ struct CompressedRefusal {
 };
 CompressedRefusal compressed_refusal(const SpmmSchedule& schedule);
 
+/// Whether it is taken where nobody names a strategy: few columns, and so many weights that their
+/// bytes decide.
+bool compressed_is_predicted(const SpmmSchedule& schedule, uint64_t nnz);
+
 /// Chooses tile, ranges and the stream; throws UsageError for what cannot be.
 void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
                          SpmmSchedule& schedule);

@@ -91,8 +91,16 @@ void settle_problem(SpmmSchedule& schedule) {
 
 // ---- strategy ----
 
+/// Whether the user gave no word at all: their meaning differs between strategies.
+bool is_free(const SpmmTileChoice& choice) {
+  return !choice.rows && !choice.vec && !choice.warps && !choice.groups && !choice.splitk &&
+         !choice.cluster && !choice.chunk && !choice.prefetch && !choice.stage && !choice.weights &&
+         !choice.border;
+}
+
+/// `nnz`: of A.
 Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, uint64_t budget,
-                         const CodeSize& unrolled) {
+                         uint64_t nnz, const CodeSize& unrolled) {
   if (choice.strategy)
     return *choice.strategy;
   if (choice.stage == Stage::smem)
@@ -104,6 +112,13 @@ Strategy choose_strategy(SpmmSchedule& schedule, const SpmmTileChoice& choice, u
                                "long to compile: streamed (--tile=strategy=unrolled "
                                "unrolls)");
     return Strategy::streamed;
+  }
+  if (is_free(choice) && compressed_is_predicted(schedule, nnz)) {
+    schedule.remarks.push_back(fmt::format(
+        "with {} columns the bytes of {} weights decide: compressed (--tile=strategy=unrolled or "
+        "streamed: otherwise)",
+        *schedule.problem.columns, nnz));
+    return Strategy::compressed;
   }
   const auto [multiply_adds, stores] = unrolled;
   if (multiply_adds <= budget && stores <= budget)
@@ -553,8 +568,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   SpmmTileChoice choice = given;
   plan_border(pattern, choose_border(pattern, schedule, choice, Strategy::unrolled), schedule);
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
-  schedule.tile.strategy =
-      choose_strategy(schedule, choice, budget, unrolled_size(pattern, schedule, vec));
+  schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(),
+                                           unrolled_size(pattern, schedule, vec));
   if (schedule.tile.strategy != Strategy::unrolled)
     plan_border(pattern, choose_border(pattern, schedule, choice, schedule.tile.strategy),
                 schedule);

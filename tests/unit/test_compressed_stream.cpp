@@ -154,6 +154,26 @@ TEST_CASE("blocks of a cluster share the rows of B") {
     FAIL_CHECK(violation.message);
 }
 
+TEST_CASE("few columns of many weights are compressed where nobody says otherwise") {
+  const Matrix many = scattered_matrix(512, 1024, 2), few = scattered_matrix(64, 1024, 2);
+  REQUIRE(many.pattern.nnz() >= 100000);
+  REQUIRE(few.pattern.nnz() < 100000);
+  const auto strategy = [](const Matrix& matrix, const SpmmProblem& problem, const char* words = "",
+                           const char* target = "sm_90") {
+    return schedule_spmm(matrix, problem, find_target(target), parse_tile_choice(words))
+        .tile.strategy;
+  };
+  for (const uint32_t columns : {1u, 16u})
+    CHECK(strategy(many, few_columns(columns)) == Strategy::compressed);
+  CHECK(strategy(many, few_columns(17)) != Strategy::compressed);
+  CHECK(strategy(many, SpmmProblem{}) != Strategy::compressed); // N given at the launch
+  CHECK(strategy(few, few_columns(1)) != Strategy::compressed);
+  CHECK(strategy(many, few_columns(1, DataType::f64)) != Strategy::compressed);
+  CHECK(strategy(many, few_columns(1), "", "host") != Strategy::compressed);
+  CHECK(strategy(many, few_columns(1), "rows=8") != Strategy::compressed);
+  CHECK(strategy(many, few_columns(1), "strategy=unrolled") == Strategy::unrolled);
+}
+
 TEST_CASE("what is not compressed is refused with the reason") {
   const Matrix matrix = scattered_matrix(64, 64, 5);
   CHECK_THROWS_AS(compressed(matrix, few_columns(65)), UsageError);
