@@ -147,8 +147,6 @@ Json make_report(const NewtonCommand& command, const NewtonResult& result,
                       {"solve_us", result.phases.solve_us},
                       {"residual_us", result.phases.residual_us},
                       {"update_us", result.phases.update_us}};
-  if (result.rounds.group > 0)
-    json["lu_rounds"] = {{"group", result.rounds.group}, {"threads", result.rounds.threads}};
   if (result.step_us)
     json["phases"]["step_us"] = *result.step_us;
   return json;
@@ -193,13 +191,12 @@ std::string to_text(const Json& json, const NewtonResult& result, const newton::
   }
   text += fmt::format("{:.1f} us, {} factorizations", result.time_us, result.factorizations);
   if (json.contains("phases"))
-    text += fmt::format(
-        "; a step: Jacobian {:.1f} us, {}, residual {:.1f}, update {:.1f}{}", phase("jacobian_us"),
-        result.rounds.group > 0 ? fmt::format("factorization and solve {:.1f}", phase("factor_us"))
-                                : fmt::format("factorization {:.1f}, solve {:.1f}",
-                                              phase("factor_us"), phase("solve_us")),
-        phase("residual_us"), phase("update_us"),
-        result.step_us ? fmt::format("; as one graph {:.1f} us", *result.step_us) : "");
+    text +=
+        fmt::format("; a step: Jacobian {:.1f} us, factorization {:.1f}, solve {:.1f}, residual "
+                    "{:.1f}, update {:.1f}{}",
+                    phase("jacobian_us"), phase("factor_us"), phase("solve_us"),
+                    phase("residual_us"), phase("update_us"),
+                    result.step_us ? fmt::format("; as one graph {:.1f} us", *result.step_us) : "");
   text += "\n";
   return text;
 }
@@ -264,7 +261,7 @@ int run_newton(const NewtonOptions& options, NewtonCommand command) {
                ir::print(newton_program(newton::newton_layout(result.facts.pattern.columns,
                                                               result.facts.pattern.nnz(), instances,
                                                               request.options),
-                                        request.options.refactor_every <= 1)));
+                                        newton::always_new_jacobian(request.options))));
   if (!options.solution.empty()) {
     std::vector<uint64_t> shape = {result.x.size() / instances};
     if (instances > 1)

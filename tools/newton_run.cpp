@@ -1,9 +1,6 @@
 #include "tools/newton_run.h"
 
-#include "compiler/inspect/lu_rounds.h"
 #include "ir/error.h"
-#include "runtime/driver/nvrtc.h"
-#include "runtime/kernels/compile.h"
 #include "tools/gpu_device.h"
 #include "tools/lu_batch.h"
 #include "tools/lu_gpu.h"
@@ -58,44 +55,19 @@ std::span<uint8_t> bytes_of(std::vector<double>& values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(double)};
 }
 
-/// The factors on the GPU: of one matrix by the plan, of a batch of small ones by rounds in shared
-/// memory, of others by straight-line code.
+/// The factors on the GPU: of one matrix by the plan, of a batch by straight-line code.
 struct GpuFactors {
   std::unique_ptr<lu::GpuPlan> plan;
   std::unique_ptr<lu::GpuWorkspace> workspace;
   std::unique_ptr<lu::GpuBatch> batch;
-  std::unique_ptr<lu::GpuRounds> rounds;
   std::unique_ptr<newton::GpuLinearSolver> solver;
 };
-
-/// Rounds, where the numbers fit into shared memory and no factors are to be kept.
-std::unique_ptr<lu::GpuRounds> make_rounds(const cuda::Context& gpu, const NewtonRequest& request,
-                                           const LuTables& tables, NewtonResult& result) {
-  if (request.options.refactor_every > 1 || !request.rounds || request.rounds->group == 0)
-    return nullptr;
-  const lu::GpuRoundsShape shape = *request.rounds;
-  const std::optional<LuRounds> rounds = make_lu_rounds(tables, shape.workers());
-  if (!rounds || lu::shared_bytes_of(*rounds, shape) > gpu.properties().max_shared_bytes_per_block)
-    return nullptr;
-  result.rounds = shape;
-  const std::vector<uint8_t> image =
-      kernels::compile_lu_rounds(*cuda::Nvrtc::open(), gpu.properties().compute_capability,
-                                 shape.group, shape.threads, request.jacobian.cache);
-  return std::make_unique<lu::GpuRounds>(gpu, image, *rounds, tables, shape,
-                                         request.jacobian.instances);
-}
 
 GpuFactors make_factors(const cuda::Context& gpu, const NewtonRequest& request,
                         const LuTables& tables, const cuda::Stream& stream, NewtonResult& result) {
   GpuFactors factors;
   const uint64_t instances = request.jacobian.instances;
   if (instances > 1) {
-    say(request, "preparing the factorization");
-    factors.rounds = make_rounds(gpu, request, tables, result);
-    if (factors.rounds) {
-      factors.solver = std::make_unique<newton::GpuRoundsSolver>(*factors.rounds);
-      return factors;
-    }
     say(request, "assembling the factorization");
     if (request.assembler == nullptr)
       throw InternalError("a batch of Newton's method without an assembler");
@@ -216,7 +188,7 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   settings.newton = request.options;
   const ir::Module program =
       newton_program(newton::newton_layout(n, nnz, instances, request.options),
-                     newton::always_new_jacobian(*factors.solver, request.options));
+                     newton::always_new_jacobian(request.options));
   newton::GpuNewton method(gpu, {reinterpret_cast<const uint8_t*>(kernels.data()), kernels.size()},
                            program, *system, *factors.solver, settings, stream);
   say(request, "iterating");

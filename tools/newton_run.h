@@ -3,7 +3,6 @@
 
 #include "compiler/assemble/assembler.h"
 #include "runtime/host/task_pool.h"
-#include "runtime/lu/gpu_rounds.h"
 #include "runtime/newton/gpu_newton.h"
 #include "runtime/newton/newton.h"
 #include "tools/jacobian_system.h"
@@ -24,9 +23,6 @@ struct NewtonRequest {
   /// Of batches on the GPU.
   const Assembler* assembler = nullptr;
   TaskPool* pool = nullptr;
-  /// How batches on the GPU are dealt to blocks where factorization and solve are one kernel; a
-  /// group of 0: straight-line code for each of the two. Nothing: chosen.
-  std::optional<lu::GpuRoundsShape> rounds;
 };
 
 struct NewtonResult {
@@ -40,12 +36,10 @@ struct NewtonResult {
   double time_us = 0;
   uint64_t factorizations = 0; ///< on the GPU of all instances at once
   /// Of one step: on the GPU device time, and of a batch all instances; on the CPU the mean of all
-  /// steps of all instances. Not on the GPU without repetitions. With `rounds` the factorization's
-  /// is that of the solve, too.
+  /// steps of all instances. Not on the GPU without repetitions.
   newton::Times phases;
   std::optional<double> step_us; ///< GPU: the phases as one graph
   std::string assembler;         ///< of a batch's code on the GPU
-  lu::GpuRoundsShape rounds;     ///< of a batch on the GPU; a group of 0 where there are none
 };
 
 /// Throws as make_host_system and prepare_newton_lu; that there is no solution is in the reports.

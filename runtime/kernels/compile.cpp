@@ -72,15 +72,4 @@ std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t
   return cubin_of(nvrtc, source, "lu_right_looking", cache);
 }
 
-std::vector<uint8_t> compile_lu_rounds(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
-                                       uint32_t group, uint32_t threads, Cache* cache) {
-  // Products and sums are rounded apart where the text does not say fma.
-  return cubin_of(
-      nvrtc,
-      source_of("lu_rounds.cu", compute_capability,
-                {"-std=c++17", "-fmad=false", fmt::format("-DSPARSERTC_LU_GROUP={}", group),
-                 fmt::format("-DSPARSERTC_LU_THREADS={}", threads)}),
-      "lu_rounds", cache);
-}
-
 } // namespace sparsertc::kernels

@@ -14,10 +14,6 @@ namespace sparsertc::kernels {
 std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
                                          Cache* cache = nullptr);
 
-/// The same of lu_rounds.cu, for groups of so many instances and blocks of so many threads.
-std::vector<uint8_t> compile_lu_rounds(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
-                                       uint32_t group, uint32_t threads, Cache* cache = nullptr);
-
 /// The same of lu_right_looking.cu.
 std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
                                               Cache* cache = nullptr);

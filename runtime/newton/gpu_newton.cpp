@@ -83,8 +83,8 @@ NewtonLayout newton_layout(uint64_t unknowns, uint64_t entries, uint64_t instanc
   return layout;
 }
 
-bool always_new_jacobian(const GpuLinearSolver& solver, const Options& options) {
-  return options.refactor_every <= 1 || !solver.keeps_factors();
+bool always_new_jacobian(const Options& options) {
+  return options.refactor_every <= 1;
 }
 
 GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kernels,
@@ -105,8 +105,6 @@ GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kern
   if (solver.instances() != layout_.instances)
     throw InternalError(fmt::format("a solver of {} instances for a system of {}",
                                     solver.instances(), layout_.instances));
-  if (!solver.keeps_factors() && settings.newton.refactor_every > 1)
-    throw InternalError("old factors are to be used, and the solver keeps none");
   if (system.number_bytes() != sizeof(double))
     throw UserError("Newton's method works in float64", "compile the residual for float64");
   executor_.bind_host(&options_, sizeof options_);
@@ -123,7 +121,8 @@ program::GpuBindings GpuNewton::bindings() const {
     system_.jacobian(list[0], list[1], stream);
   };
   result.work["factor_and_solve"] = [this](Arguments list, const cuda::Stream& stream) {
-    solver_.factor_and_solve(list[0], list[1], list[2], stream);
+    solver_.factor(list[0], stream);
+    solver_.solve(list[1], list[2], stream);
   };
   result.work["solve"] = [this](Arguments list, const cuda::Stream& stream) {
     solver_.solve(list[0], list[1], stream);
@@ -190,14 +189,8 @@ GpuNewton::PhaseTimes GpuNewton::time_phases(unsigned samples) {
   PhaseTimes times;
   times.residual_us = time([&] { system_.residual(x_.address(), f.address(), stream_); });
   times.jacobian_us = time([&] { system_.jacobian(x_.address(), values_.address(), stream_); });
-  if (solver_.keeps_factors()) {
-    times.factor_us = time([&] { solver_.factor(values_.address(), stream_); });
-    times.solve_us = time([&] { solver_.solve(f.address(), direction.address(), stream_); });
-  } else {
-    times.factor_us = time([&] {
-      solver_.factor_and_solve(values_.address(), f.address(), direction.address(), stream_);
-    });
-  }
+  times.factor_us = time([&] { solver_.factor(values_.address(), stream_); });
+  times.solve_us = time([&] { solver_.solve(f.address(), direction.address(), stream_); });
   // A step of nothing, so that the iterate stays.
   direction.fill(0, stream_);
   times.update_us = time([&] { executor_.run("update", arguments); });

@@ -42,8 +42,8 @@ struct GpuReport {
 /// What a program for such a system and these options has room for.
 NewtonLayout newton_layout(uint64_t unknowns, uint64_t entries, uint64_t instances,
                            const Options& options);
-/// Whether every step has a new Jacobian: so options want it, or the factors are not kept.
-bool always_new_jacobian(const GpuLinearSolver& solver, const Options& options);
+/// Whether every step has a new Jacobian.
+bool always_new_jacobian(const Options& options);
 
 class GpuNewton {
 public:

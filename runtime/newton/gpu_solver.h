@@ -3,9 +3,6 @@
 
 #include "runtime/lu/gpu_batch.h"
 #include "runtime/lu/gpu_plan.h"
-#include "runtime/lu/gpu_rounds.h"
-
-#include "ir/error.h"
 
 #include <cstdint>
 
@@ -21,16 +18,6 @@ public:
   /// Solves J d = f, vectors [row * instances + instance] that do not overlap.
   virtual void solve(cuda::DeviceAddress f, cuda::DeviceAddress d,
                      const cuda::Stream& stream) const = 0;
-
-  /// Both: the only way where the factors are not kept.
-  virtual void factor_and_solve(cuda::DeviceAddress values, cuda::DeviceAddress f,
-                                cuda::DeviceAddress d, const cuda::Stream& stream) const {
-    factor(values, stream);
-    solve(f, d, stream);
-  }
-  /// False where factorization and solve are one launch: then factor() and solve() are
-  /// InternalErrors.
-  virtual bool keeps_factors() const { return true; }
 
   /// Where the last factorization says how it went: an LuStatusRecord, or a word for each instance
   /// with the number of replaced pivots and a bit for failure.
@@ -80,31 +67,6 @@ public:
 
 private:
   const lu::GpuBatch& batch_;
-};
-
-/// Many small ones at once, each solved by the launch that factorizes it. They must outlive it.
-class GpuRoundsSolver : public GpuLinearSolver {
-public:
-  explicit GpuRoundsSolver(const lu::GpuRounds& rounds) : rounds_(rounds) {}
-  uint64_t instances() const override { return rounds_.instances(); }
-  bool keeps_factors() const override { return false; }
-  void factor(cuda::DeviceAddress, const cuda::Stream&) const override { no_factors(); }
-  void solve(cuda::DeviceAddress, cuda::DeviceAddress, const cuda::Stream&) const override {
-    no_factors();
-  }
-  void factor_and_solve(cuda::DeviceAddress values, cuda::DeviceAddress f, cuda::DeviceAddress d,
-                        const cuda::Stream& stream) const override {
-    rounds_.solve(values, f, d, stream);
-  }
-  Status status() const override {
-    return {0, rounds_.status_words().address(), lu::GpuRounds::kNotFiniteBit};
-  }
-
-private:
-  [[noreturn]] static void no_factors() {
-    throw InternalError("factors were asked for that are not kept");
-  }
-  const lu::GpuRounds& rounds_;
 };
 
 } // namespace sparsertc::newton

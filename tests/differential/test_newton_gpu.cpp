@@ -173,7 +173,7 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
   settings.conditional_nodes = mode == Mode::loops;
   const ir::Module program =
       newton_program(newton::newton_layout(n, system.pattern().nnz(), instances, options),
-                     newton::always_new_jacobian(*solver, options));
+                     newton::always_new_jacobian(options));
   newton::GpuNewton gpu(*scene.context,
                         {reinterpret_cast<const uint8_t*>(kernels()->data()), kernels()->size()},
                         program, hosted, *solver, settings, stream);

@@ -4,7 +4,7 @@
 //
 //   bench_newton_gpu [--instances N] [--threads N] [--repeat N] [--refactor-every N]
 //                    [--damping on|off] [--width N] [--compression local|terms] [--lanes N]
-//                    [--jacobian] [--group N] [--block N] F.cu CASE.m...
+//                    [--jacobian] F.cu CASE.m...
 //
 // F.cu            tools/examples/power_flow/F.cu
 // --instances N   a batch of load scenarios, each load times a factor from 0.9 to 1.1; else one
@@ -13,8 +13,6 @@
 // --width N       derivatives at once; else what the inspector predicts to be fastest
 // --compression local|terms, --lanes N (entries of a row for each lane): likewise
 // --jacobian      only the Jacobian, beside a kernel that only writes as many numbers
-// --group N       instances of a block where a batch is factorized and solved by one kernel, of
-//                 --block N (512) threads; 0: by straight-line code for each
 //
 // GPU: phases are medians of replays of CUDA graphs between two events, whole solutions medians of
 // wall-clock times from the start vector on the device to the last flag. Both sides start at the
@@ -54,8 +52,7 @@ using power_flow::Model;
 using power_flow::Scenarios;
 
 struct Options {
-  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0, block = 512;
-  uint32_t group = UINT32_MAX; ///< chosen
+  uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0;
   uint32_t share = UINT32_MAX; ///< chosen
   bool damping = true, only_jacobian = false;
   std::optional<JacobianCompression> compression;
@@ -209,8 +206,6 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
       test::named_parameters(parameter_arrays(model, scenarios), options.instances);
   request.jacobian.instances = options.instances;
   request.jacobian.width = options.width;
-  if (options.group != UINT32_MAX)
-    request.rounds = lu::GpuRoundsShape{options.group, options.block};
   request.jacobian.x0 = model.start();
   request.jacobian.compression = options.compression;
   request.jacobian.entries_per_lane = options.lanes;
@@ -227,9 +222,6 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
              1000 * found.time_us / count, outcomes_text(found.reports), found.factorizations);
   fmt::print("       a step: {}; as one graph {:.1f} us\n", phases_text(found.phases, 1),
              *found.step_us);
-  if (found.rounds.group > 0)
-    fmt::print("       factorization and solve are one: groups of {}, blocks of {}\n",
-               found.rounds.group, found.rounds.threads);
   bench_jacobian(gpu, request.jacobian, options.repeat);
   if (options.instances == 1) {
     std::vector<std::string> history;
@@ -273,8 +265,6 @@ int run(int count, char** words) {
                              : word == "--repeat"         ? &options.repeat
                              : word == "--refactor-every" ? &options.refactor_every
                              : word == "--width"          ? &options.width
-                             : word == "--group"          ? &options.group
-                             : word == "--block"          ? &options.block
                              : word == "--lanes"          ? &options.share
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
@@ -296,10 +286,9 @@ int run(int count, char** words) {
   if (options.share != UINT32_MAX)
     options.lanes = options.share;
   if (options.cases.empty() || options.instances == 0 || options.refactor_every == 0) {
-    fmt::print(stderr,
-               "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
-               "[--refactor-every N] [--damping on|off] [--width N] [--group N] [--block N] "
-               "F.cu CASE.m...\n");
+    fmt::print(stderr, "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
+                       "[--refactor-every N] [--damping on|off] [--width N] "
+                       "F.cu CASE.m...\n");
     return 2;
   }
   const std::unique_ptr<cuda::Context> gpu = require_gpu();

@@ -1,6 +1,4 @@
 // Sparse LU in batches on the GPU, bit by bit against the same sums on the CPU.
-#include "runtime/driver/nvrtc.h"
-#include "runtime/kernels/compile.h"
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/lu_batch.h"
 #include "tests/support/lu_dataflow.h"
@@ -8,7 +6,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <memory>
 #include <vector>
 
 using namespace sparsertc;
@@ -42,37 +39,4 @@ TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
     single.emplace_back(one.begin(), one.end());
   test::check_batch(*context, tables, single, random);
   test::check_batch(*context, tables, single, random, looped, 0.9);
-}
-
-TEST_CASE("lu: a batch of small matrices in rounds", "[sanitize]") {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return;
-  const cuda::Context* const context = machine.gpu();
-  if (machine.interpreter() != nullptr || context == nullptr) {
-    WARN("SKIPPED: needs a GPU; the kernel has tests of its own on the host (unit_lu_rounds)");
-    return;
-  }
-  const uint32_t seed = 9;
-  INFO("seed " << seed);
-  Random random(seed);
-  std::vector<test::NamedPattern> patterns = test::hostile_squares(12);
-  patterns.push_back({"random", test::random_square(random, 60, 3)});
-  patterns.push_back({"grid", test::random_grid(random, 8, 7, 0.3)});
-  const std::shared_ptr<const cuda::Nvrtc> nvrtc = cuda::Nvrtc::open();
-  for (const lu::GpuRoundsShape shape :
-       {lu::GpuRoundsShape{16, 512}, lu::GpuRoundsShape{8, 256}, lu::GpuRoundsShape{4, 32}}) {
-    CAPTURE(shape.group, shape.threads);
-    const std::vector<uint8_t> image = kernels::compile_lu_rounds(
-        *nvrtc, context->properties().compute_capability, shape.group, shape.threads);
-    for (const test::NamedPattern& one : patterns) {
-      CAPTURE(one.name);
-      const LuTables tables = test::tables_in_order(one.pattern, &random);
-      std::vector<std::vector<double>> values;
-      for (int s = 0; s < 75; ++s)
-        values.push_back(test::dominant_values(one.pattern, random));
-      test::check_rounds(*context, image, shape, tables, values, random);
-      test::check_rounds(*context, image, shape, tables, values, random, 0.9);
-    }
-  }
 }

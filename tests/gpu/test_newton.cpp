@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,8 +47,7 @@ const cuda::Context* gpu_or_skip() {
 }
 
 NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Scenarios& scenarios,
-                          const newton::Options& options,
-                          std::optional<lu::GpuRoundsShape> rounds = {}) {
+                          const newton::Options& options) {
   const std::unique_ptr<Assembler> assembler = require_assembler();
   NewtonRequest request;
   request.options = options;
@@ -60,7 +58,6 @@ NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Sc
   request.jacobian.parameters =
       test::named_parameters(parameter_arrays(model, scenarios), request.jacobian.instances);
   request.jacobian.x0 = model.start();
-  request.rounds = rounds;
   return run_newton_on_gpu(gpu, request);
 }
 
@@ -139,10 +136,7 @@ TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
     CHECK(found.reports[51].outcome == Outcome::converged);
   }
   const Scenarios outages = make_outages(model, 0);
-  for (const std::optional<lu::GpuRoundsShape>& rounds :
-       {std::optional<lu::GpuRoundsShape>(), std::optional(lu::GpuRoundsShape{8, 256}),
-        std::optional(lu::GpuRoundsShape{0, 0})})
-    check_like_host(solve_on_gpu(*gpu, model, outages, {}, rounds), model, outages, {});
+  check_like_host(solve_on_gpu(*gpu, model, outages, {}), model, outages, {});
 }
 
 TEST_CASE("newton: the data's large grids") {

@@ -16,9 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <type_traits>
-#include <vector>
 
 namespace sparsertc::test::cuda_on_host {
 
@@ -66,12 +64,6 @@ T from_lane(T value, uint32_t source) {
 #define blockDim (::sparsertc::test::cuda_on_host::block_size())
 #define gridDim (::sparsertc::test::cuda_on_host::grid_size())
 #define SPARSERTC_SPIN ::sparsertc::test::cuda_on_host::spin()
-/// A block's dynamic shared memory, NaN at first.
-#define SPARSERTC_NUMBERS                                                                          \
-  static thread_local std::vector<double> shared_numbers(                                          \
-      24 * 1024, std::numeric_limits<double>::quiet_NaN());                                        \
-  double* const numbers = shared_numbers.data()
-#define SPARSERTC_PREFETCH(address) static_cast<void>(address)
 
 namespace sparsertc::kernels {
 

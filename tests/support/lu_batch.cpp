@@ -2,7 +2,6 @@
 
 #include "compiler/emit/ptx.h"
 #include "compiler/inspect/lu_batch_loop.h"
-#include "compiler/inspect/lu_rounds.h"
 #include "compiler/lower/lu_batch_loop.h"
 
 #include <catch2/catch.hpp>
@@ -202,49 +201,5 @@ void check_batch(const cuda::Context& context, const LuTables& tables,
 SPARSERTC_INSTANTIATE(float)
 SPARSERTC_INSTANTIATE(double)
 #undef SPARSERTC_INSTANTIATE
-
-void check_rounds(const cuda::Context& context, std::span<const uint8_t> image,
-                  const lu::GpuRoundsShape& shape, const LuTables& tables,
-                  const std::vector<std::vector<double>>& values, Random& random,
-                  double threshold) {
-  const uint64_t instances = values.size();
-  std::vector<std::vector<double>> b(instances, std::vector<double>(tables.size));
-  for (std::vector<double>& vector : b)
-    for (double& number : vector)
-      number = random.symmetric();
-  const std::optional<LuRounds> rounds = make_lu_rounds(tables, shape.workers());
-  REQUIRE(rounds);
-  const lu::GpuRounds solver(context, image, *rounds, tables, shape, instances);
-  const cuda::Stream stream(context);
-  const std::vector<double> all_values = interleaved(values, tables.input_nnz),
-                            all_b = interleaved(b, tables.size);
-  const cuda::DeviceBuffer values_there(context, all_values.size() * sizeof(double)),
-      b_there(context, all_b.size() * sizeof(double)), x_there(context, b_there.bytes());
-  values_there.upload(bytes_of(all_values), stream);
-  b_there.upload(bytes_of(all_b), stream);
-  x_there.fill(0xFF, stream);
-  lu::FactorOptions options;
-  options.pivot_threshold = threshold;
-  solver.solve(values_there.address(), b_there.address(), x_there.address(), stream, options);
-  std::vector<double> x(all_b.size());
-  x_there.download(bytes_of(x), stream);
-  const std::vector<lu::BatchStatus> status = solver.status(stream);
-  const double used =
-      threshold > 0 ? threshold : std::sqrt(std::numeric_limits<double>::epsilon() / 2);
-  for (uint64_t s = 0; s < instances; ++s) {
-    INFO("instance " << s);
-    const BatchReference<double> expected = solve_in_order<double>(tables, values[s], b[s], used);
-    const bool finite = std::all_of(expected.factors.begin(), expected.factors.end(),
-                                    [](double number) { return std::isfinite(number); });
-    REQUIRE(status[s].finite == finite);
-    if (!finite)
-      continue; // which NaN it is may differ
-    CHECK(status[s].replaced == expected.replaced);
-    std::vector<double> own(tables.size);
-    for (uint32_t i = 0; i < tables.size; ++i)
-      own[i] = x[i * instances + s];
-    CHECK(equal_bits(own, expected.x));
-  }
-}
 
 } // namespace sparsertc::test

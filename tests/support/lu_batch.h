@@ -3,12 +3,10 @@
 
 #include "compiler/lower/lu_batch.h"
 #include "runtime/lu/gpu_batch.h"
-#include "runtime/lu/gpu_rounds.h"
 #include "tests/support/random_sparse.h"
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace sparsertc::test {
@@ -56,11 +54,5 @@ template <class T>
 void check_batch(const cuda::Context& context, const LuTables& tables,
                  const std::vector<std::vector<T>>& values, Random& random,
                  const LuBatchOptions& options = {}, double threshold = 0);
-
-/// Factorizes and solves in rounds, and compares likewise. `image`: the kernel for the shape.
-void check_rounds(const cuda::Context& context, std::span<const uint8_t> image,
-                  const lu::GpuRoundsShape& shape, const LuTables& tables,
-                  const std::vector<std::vector<double>>& values, Random& random,
-                  double threshold = 0);
 
 } // namespace sparsertc::test
