@@ -126,8 +126,10 @@ tune::Layer GpuLayer::shape() const {
     return layer;
   const Convolution& c = *schedule.problem.convolution;
   const uint64_t row_bytes = uint64_t{c.width} * layer.element_bytes;
-  const bool can_be_staged = problem_.layout == Layout::row_major && row_bytes % 4 == 0 &&
-                             schedule.problem.ldb * layer.element_bytes % 4 == 0;
+  const bool can_be_staged =
+      problem_.layout == Layout::row_major
+          ? row_bytes % 4 == 0 && schedule.problem.ldb * layer.element_bytes % 4 == 0
+          : layer.element_bytes >= 4;
   layer.images = {operands_.n,   c.channels,        c.height,         c.width,    c.out_height(),
                   c.out_width(), c.window_height(), c.window_width(), c.stride_h, can_be_staged};
   return layer;

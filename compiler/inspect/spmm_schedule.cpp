@@ -381,6 +381,27 @@ void choose_tile(SpmmSchedule& schedule, const SpmmTileChoice& choice, double me
   add_ranges(schedule);
 }
 
+/// Whether images in NHWC are staged where nobody says a word: neighbouring threads would read
+/// addresses apart by all channels.
+bool stages_unasked(const Pattern& pattern, SpmmSchedule schedule, const SpmmTileChoice& given,
+                    uint64_t budget) {
+  const SpmmProblem& problem = schedule.problem;
+  if (schedule.target.is_host || !problem.convolution || problem.layout == Layout::row_major ||
+      given.strategy || !is_free(given))
+    return false;
+  SpmmTileChoice choice;
+  choice.stage = schedule.tile.stage = Stage::smem;
+  if (staging_piece_bytes(schedule) == 0)
+    return false;
+  plan_border(pattern, BorderCode::shared, schedule);
+  const CodeSize size = unrolled_size(pattern, schedule, choose_gpu_vec(schedule));
+  if (size.multiply_adds > budget || size.stores > budget)
+    return false;
+  schedule.tile.strategy = Strategy::unrolled;
+  choose_tile(schedule, choice, 0);
+  return fits(schedule) && staged_region(schedule).passes <= kMostPasses;
+}
+
 // ---- limits ----
 
 [[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
@@ -396,9 +417,13 @@ void check_staging(const SpmmSchedule& schedule) {
     refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
   if (tile.cluster != 1)
     refuse("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
-  if (problem.layout != Layout::row_major)
-    refuse(problem.convolution ? "stage=smem needs images in NCHW" : "stage=smem needs row-major B",
-           fmt::format("choose stage=global or --layout={}", problem.convolution ? "nchw" : "row"));
+  if (problem.layout != Layout::row_major && !problem.convolution)
+    refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
+  if (problem.layout != Layout::row_major && element_bytes(problem.type) < kLeastCopy)
+    refuse(fmt::format("stage=smem of {} needs images in NCHW: those in NHWC are copied by single "
+                       "elements of at least 4 bytes",
+                       name_of(problem.type)),
+           "choose stage=global, --layout=nchw or --dtype=f32");
   if (tile.prefetch < kLeastChunks)
     refuse("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
   const uint32_t piece = staging_piece_bytes(schedule);
@@ -505,8 +530,10 @@ uint32_t staging_piece_bytes(const SpmmSchedule& schedule) {
   const uint32_t size = element_bytes(problem.type);
   if (problem.convolution) { // padding shifts the rows of images: elements, or pairs of halves
     const uint32_t elements = size < kLeastCopy ? kLeastCopy / size : 1;
-    const bool whole = problem.layout == Layout::row_major &&
-                       problem.convolution->width % elements == 0 && problem.ldb % elements == 0;
+    const bool whole =
+        problem.layout == Layout::row_major
+            ? problem.convolution->width % elements == 0 && problem.ldb % elements == 0
+            : elements == 1;
     return whole ? elements * size : 0;
   }
   for (uint32_t piece : {16u, 8u, kLeastCopy}) {
@@ -560,12 +587,14 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   settle_problem(schedule);
   if (given.border && !problem.convolution)
     refuse("border= is for convolutions", "leave border out");
-  schedule.tile.stage = given.stage.value_or(Stage::global);
-  if (given.border && stages_images(schedule))
-    refuse("border= is for images that are not staged", "leave border out, or choose stage=global");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
   SpmmTileChoice choice = given;
+  if (stages_unasked(pattern, schedule, given, budget))
+    choice.stage = Stage::smem;
+  schedule.tile.stage = choice.stage.value_or(Stage::global);
+  if (given.border && stages_images(schedule))
+    refuse("border= is for images that are not staged", "leave border out, or choose stage=global");
   plan_border(pattern, choose_border(pattern, schedule, choice, Strategy::unrolled), schedule);
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
   schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(),

@@ -7,6 +7,11 @@ namespace sparsertc {
 namespace {
 
 constexpr uint32_t kWidestLoad = 16;
+/// Bytes: what memory is read by, and what the banks of shared memory hold side by side.
+constexpr uint32_t kSector = 32, kBanks = 128;
+/// Passes beyond which neighbouring channels are shared out to fewer threads: each pass has a
+/// pointer in every thread.
+constexpr uint32_t kFewPasses = 8;
 
 uint32_t ceil_div(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
@@ -37,13 +42,35 @@ uint32_t rows_of_block(const SpmmSchedule& schedule, const Convolution& c,
          images * (region.image_rows - height * c.stride_h);
 }
 
+/// Lanes along the channels of a chunk read whole sectors, and write to banks that the stride from
+/// channel to channel keeps apart.
+void share_transposing_copies(const SpmmSchedule& schedule, uint32_t aligned,
+                              StagedRegion& region) {
+  const uint32_t threads = copying_threads(schedule);
+  const uint32_t size = element_bytes(schedule.problem.type);
+  uint32_t lanes = kSector / size;
+  while (lanes > 1 && (schedule.tile.chunk % lanes != 0 ||
+                       ceil_div(region.copied, threads / lanes) > kFewPasses))
+    lanes /= 2;
+  region.channels_a_pass = lanes;
+  region.pieces_a_pass = threads / lanes;
+  region.passes = ceil_div(region.copied, region.pieces_a_pass);
+  region.last_pass_threads = (region.copied - (region.passes - 1) * region.pieces_a_pass) * lanes;
+  const uint32_t banks = kBanks / size;
+  if (lanes == 1)
+    return;
+  const uint32_t apart = std::max(banks / lanes, aligned);
+  region.channel = round_up(std::max(region.copied, apart) - apart, banks) + apart;
+}
+
 void share_copies(const SpmmSchedule& schedule, StagedRegion& region) {
   const uint32_t threads = copying_threads(schedule);
-  const uint32_t pieces = region.channel / region.piece;
+  const uint32_t pieces = region.copied / region.piece;
   region.passes = ceil_div(pieces, threads);
   region.channels_a_pass = std::clamp(threads / pieces, 1u, schedule.tile.chunk);
   while (schedule.tile.chunk % region.channels_a_pass != 0)
     --region.channels_a_pass;
+  region.pieces_a_pass = threads / region.channels_a_pass;
   region.last_pass_threads =
       region.passes > 1 ? pieces - (region.passes - 1) * threads : region.channels_a_pass * pieces;
 }
@@ -96,11 +123,15 @@ StagedRegion staged_region(const SpmmSchedule& schedule) {
       round_up(region.first_column + (last + vec - 1) * c.stride_w + c.window_width(), aligned);
   // An image that is too large for shared memory in any case need not be counted exactly.
   constexpr uint64_t kTooMany = 1u << 28;
-  region.channel =
+  region.copied =
       round_up(static_cast<uint32_t>(std::min(kTooMany, uint64_t{region.rows} * region.pitch +
                                                             less(last_read, region.pitch))),
                aligned);
-  share_copies(schedule, region);
+  region.channel = region.copied;
+  if (schedule.problem.layout == Layout::row_major)
+    share_copies(schedule, region);
+  else
+    share_transposing_copies(schedule, aligned, region);
   return region;
 }
 

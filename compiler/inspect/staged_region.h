@@ -1,5 +1,6 @@
-// Convolutions whose images are staged in shared memory (NCHW): which pixels threads take, and
-// which part of the input a block copies.
+// Convolutions whose images are staged in shared memory: which pixels threads take, and which part
+// of the input a block copies. Images in NHWC are transposed by the copies, so that in shared
+// memory they lie as those in NCHW do.
 //
 // The images of a batch stand one below the other in one tall image with zeros around them, where
 // neighbours share the zeros between them:
@@ -37,14 +38,18 @@ struct StagedRegion {
   uint32_t image_rows = 0;            ///< rows from image to image
   uint32_t line = 0;                  ///< positions of threads in a line of outputs
   uint32_t rows = 0;                  ///< of a block's region, at most
-  uint32_t channel = 0; ///< a channel's region: rows, and what is read behind the last
+  uint32_t copied = 0;  ///< a channel's region: rows, and what is read behind the last
+  uint32_t channel = 0; ///< from channel to channel
   uint32_t piece = 1;   ///< in one copy
   /// A thread's columns are loaded together, in vectors of `vec`.
   bool wide = false;
 
-  /// Copies: thread q of the block has the pieces q, q + threads, ... of one channel, or, where a
-  /// channel has fewer pieces, piece q % pieces of channel q / pieces of `channels_a_pass`.
+  /// Copies, NCHW: thread q of the block has the pieces q, q + threads, ... of one channel, or,
+  /// where a channel has fewer pieces, piece q % pieces of channel q / pieces of `channels_a_pass`.
+  /// NHWC, where the channels of a pixel are neighbours: of channel q % channels_a_pass the pieces
+  /// q / channels_a_pass, + pieces_a_pass, ...; `channel` is such that a warp writes to all banks.
   uint32_t channels_a_pass = 1;
+  uint32_t pieces_a_pass = 1; ///< of a channel, where there are several passes
   uint32_t passes = 1;
   /// Threads that copy in the last pass.
   uint32_t last_pass_threads = 0;

@@ -246,12 +246,13 @@ void RangeWriter::write_image_pointers() {
   const StagedRegion region = staged_region(schedule_);
   const int64_t size = element_bytes(schedule_.problem.type);
   const PixelWriter writer(builder_, schedule_, range_);
+  const int64_t step = writer.output_step();
   const PixelWriter::Pixel pixel = writer.of_item(thread_columns_[0]);
   arguments_.inside.clear();
   for (uint32_t v = 0; v < tile_.vec; ++v) {
     const Number column = arithmetic_.add(pixel.column, v);
     arguments_.c.push_back(v == 0 ? writer.output(operands_.c, pixel)
-                                  : builder_.offset(arguments_.c[0], Operand::integer(v * size)));
+                                  : builder_.offset(arguments_.c[0], Operand::integer(v * step)));
     if (schedule_.problem.epilogue.residual) // which is loaded without asking
       arguments_.residual.push_back(
           writer.output(operands_.residual,
@@ -285,8 +286,9 @@ void RangeWriter::write_image_staging() {
   const Convolution& c = *problem.convolution;
   const StagedRegion region = staged_region(schedule_);
   const int64_t size = element_bytes(problem.type);
-  const uint32_t threads = copying_threads(schedule_);
-  const uint32_t pieces = region.channel / region.piece;
+  const bool nchw = problem.layout == Layout::row_major;
+  const auto pixels = static_cast<int64_t>(c.in_pixels());
+  const auto leading = static_cast<int64_t>(problem.ldb);
   Reg q = thread_x();
   if (tile_.groups > 1)
     q = builder_.add(Scalar::i32, q,
@@ -295,24 +297,27 @@ void RangeWriter::write_image_staging() {
     q = builder_.add(
         Scalar::i32, q,
         builder_.mul(Scalar::i32, part(), Operand::integer(schedule_.threads_x * tile_.groups)));
-  if (region.last_pass_threads != threads)
+  if (region.last_pass_threads != copying_threads(schedule_))
     arguments_.copies_last = builder_.compare(Comparison::lt, Scalar::i32, q,
                                               Operand::integer(region.last_pass_threads));
   Reg to = builder_.address(shared_.stage);
   Reg source = operands_.b;
   if (region.channels_a_pass > 1) {
-    const Operand divisor = Operand::integer(pieces);
-    arguments_.copy_row = builder_.value(Opcode::divu, Scalar::i32, {q, divisor});
-    q = builder_.value(Opcode::remu, Scalar::i32, {q, divisor});
+    const Operand divisor =
+        Operand::integer(nchw ? region.copied / region.piece : region.channels_a_pass);
+    const Reg quotient = builder_.value(Opcode::divu, Scalar::i32, {q, divisor});
+    const Reg rest = builder_.value(Opcode::remu, Scalar::i32, {q, divisor});
+    arguments_.copy_row = nchw ? quotient : rest;
+    q = nchw ? rest : quotient;
     to = builder_.index(to, arguments_.copy_row, Operand::integer(region.channel * size));
-    source = builder_.index(source, arguments_.copy_row,
-                            Operand::integer(static_cast<int64_t>(c.in_pixels()) * size));
+    source =
+        builder_.index(source, arguments_.copy_row, Operand::integer((nchw ? pixels : 1) * size));
   }
   arguments_.staged_copies = builder_.index(to, q, Operand::integer(region.piece * size));
   const bool one_image = problem.columns == 1u;
   for (uint32_t pass = 0; pass < region.passes; ++pass) {
     const Number element =
-        arithmetic_.mul(arithmetic_.add(q, int64_t{pass} * threads), region.piece);
+        arithmetic_.mul(arithmetic_.add(q, int64_t{pass} * region.pieces_a_pass), region.piece);
     const Number row = arithmetic_.add(first_row_, arithmetic_.div(element, region.pitch));
     const Number image = one_image ? Number(0) : arithmetic_.div(row, region.image_rows);
     const Number in_image = one_image ? row : arithmetic_.rem(row, region.image_rows);
@@ -334,9 +339,9 @@ void RangeWriter::write_image_staging() {
     Reg from = source;
     if (!one_image)
       from = builder_.index(from, if_inside(image),
-                            Operand::integer(static_cast<int64_t>(problem.ldb) * size));
+                            Operand::integer((nchw ? 1 : pixels) * leading * size));
     from = builder_.index(from, if_inside(arithmetic_.add(arithmetic_.mul(y, c.width), x)),
-                          Operand::integer(size));
+                          Operand::integer((nchw ? 1 : leading) * size));
     arguments_.copy_sources.push_back(from);
     arguments_.copy_bytes.push_back(if_inside(region.piece * size));
   }

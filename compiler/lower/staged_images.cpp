@@ -15,7 +15,10 @@ StagedImages::StagedImages(Builder& builder, const SpmmSchedule& schedule, TileA
       tile_(schedule.tile), arguments_(arguments), region_(staged_region(schedule)),
       element_(element_bytes(schedule.problem.type)),
       source_(builder, arguments.copy_sources,
-              RowMap(static_cast<int64_t>(convolution_.in_pixels()) * element_), {}),
+              RowMap(schedule.problem.layout == Layout::row_major
+                         ? static_cast<int64_t>(convolution_.in_pixels()) * element_
+                         : element_),
+              {}),
       loaded_(tile_.vec), chunks_(builder, (convolution_.channels + tile_.chunk - 1) / tile_.chunk,
                                   tile_.prefetch, [this](uint32_t chunk) { copy_chunk(chunk); }) {}
 
@@ -68,7 +71,6 @@ void StagedImages::copy_chunk(uint32_t chunk) {
 }
 
 void StagedImages::copy_pass(uint32_t chunk, uint32_t pass) {
-  const uint32_t threads = copying_threads(schedule_);
   const uint32_t piece = region_.piece * element_;
   const uint32_t begin = chunk * tile_.chunk;
   const uint32_t end = std::min(begin + tile_.chunk, convolution_.channels);
@@ -82,7 +84,7 @@ void StagedImages::copy_pass(uint32_t chunk, uint32_t pass) {
     const auto place = source_.at(channel, pass);
     const uint32_t to =
         (chunk % tile_.prefetch * tile_.chunk + channel - begin) * region_.channel * element_ +
-        pass * threads * piece;
+        pass * region_.pieces_a_pass * piece;
     builder_.copy_async(arguments_.staged_copies, static_cast<int32_t>(to), place.pointer,
                         static_cast<int32_t>(place.offset), piece, bytes);
   }

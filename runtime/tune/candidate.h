@@ -61,7 +61,8 @@ struct LayerImages {
   uint32_t channels = 0, height = 0, width = 0; ///< of the input
   uint32_t out_height = 0, out_width = 0;
   uint32_t window_height = 1, window_width = 1, stride = 1;
-  /// A block can stage its part of them: NCHW, rows of whole pieces of 4 bytes.
+  /// A block can stage its part of them: rows of whole pieces of 4 bytes (NCHW), or elements of
+  /// at least 4 bytes (NHWC).
   bool can_be_staged = false;
 };
 

@@ -101,6 +101,8 @@ constexpr Layer kLayers[] = {
      Layout::row_major, "stage=smem,rows=32,warps=8"},
     {"dlmc/rn50/magnitude_pruning/0.95/bottleneck_2_block_group4_1_1.smtx.gz",
      "N=8,H=7,W=7,R=3,S=3,pad=1", DataType::f32, Layout::row_major, "stage=smem,rows=8,warps=7"},
+    {"weights/rn90_3x3_90/filter_bg2.npy.gz", "N=8,H=28,W=28,R=3,S=3,pad=1", DataType::f32,
+     Layout::column_major, "stage=smem,rows=32,warps=8"},
 };
 
 } // namespace
@@ -139,7 +141,9 @@ TEST_CASE("convolutions of staged images") {
       if (number % 2 == 0 || i == kProduct)
         continue;
       const DataType type = kTypes[even ? number / 2 % 4 : 0];
-      GpuCase test = make_case(kGeometries[i], type, Layout::row_major, number % 3 != 0, tile);
+      const bool can_be_nhwc = type == DataType::f32 || type == DataType::f64;
+      const Layout layout = can_be_nhwc && i % 2 == 0 ? Layout::column_major : Layout::row_major;
+      GpuCase test = make_case(kGeometries[i], type, layout, number % 3 != 0, tile);
       test.problem.epilogue = {number % 4 == 1, number % 5 < 2, Activation::relu};
       test.nonfinite = number % 4 == 3;
       check_case(test);
@@ -161,9 +165,9 @@ TEST_CASE("NaN and infinity in images reach the outputs they should") {
 TEST_CASE("convolutions of slices", "[interpret]") {
   if (!Machine::get().can_test())
     return;
-  for (const char* strategy : {"strategy=unrolled", "strategy=streamed"})
+  for (const char* tile : {"strategy=unrolled", "strategy=streamed", "stage=smem,rows=5,vec=2"})
     for (const Layout layout : {Layout::row_major, Layout::column_major}) {
-      GpuCase test = make_case(kGeometries[0], DataType::f32, layout, true, strategy);
+      GpuCase test = make_case(kGeometries[0], DataType::f32, layout, true, tile);
       const bool nchw = layout == Layout::row_major;
       test.problem.ldb = nchw ? 9 * 17 * 15 : 9;
       test.problem.ldc = nchw ? 32 * 17 * 15 : 32;
@@ -178,7 +182,8 @@ TEST_CASE("small convolutions for the sanitizer", "[sanitize]") {
   unsigned number = 0;
   for (size_t i = 0; i < std::size(kStagedTiles); ++i) {
     GpuCase test =
-        make_case(kGeometries[i], DataType::f32, Layout::row_major, true, kStagedTiles[i]);
+        make_case(kGeometries[i], DataType::f32,
+                  i % 2 == 0 ? Layout::column_major : Layout::row_major, true, kStagedTiles[i]);
     test.roads = {GpuRoad::direct};
     check_case(test);
   }

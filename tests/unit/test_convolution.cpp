@@ -348,6 +348,19 @@ TEST_CASE("the staged region of a block holds what its windows read") {
   CHECK(found.pitch == 16);
   CHECK(found.channel % 2 == 0);
 
+  // NHWC: sectors of 8 channels a pixel, channels 4 banks apart; 4 where there would be many
+  // passes.
+  const auto transposed = [](const char* words, const char* tile) {
+    return staged_region(schedule(words, "sm_90", tile, Layout::column_major));
+  };
+  found = transposed("N=8,H=7,W=7,C=16,R=3,S=3,pad=1", "stage=smem,warps=16,chunk=16");
+  CHECK(found.copied == 65 * 8 + 1);
+  CHECK(found.channel == 17 * 32 + 8);
+  CHECK(found.channels_a_pass == 4);
+  CHECK(found.pieces_a_pass == 128);
+  CHECK(found.passes == 5);
+  CHECK(found.last_pass_threads == 4 * (521 - 4 * 128));
+
   // Every window of every block lies in the region, for strides and paddings of all sides.
   for (const char* words :
        {"N=3,H=9,W=10,C=2,R=3,S=3,pad=1,stride=2", "N=2,H=6,W=4,C=2,R=3,S=2,pad_left=5",
@@ -376,7 +389,16 @@ TEST_CASE("staged images that do not fit are refused") {
   const auto refusal = [](const char* words, const char* tile, Layout layout) {
     return message_of([&] { schedule(words, "sm_90", tile, layout); });
   };
-  CHECK_THAT(refusal("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "stage=smem", Layout::column_major),
+  CHECK_THAT(message_of([] {
+               const ConvolutionWords conv = parse_convolution("N=1,H=8,W=8,C=4,R=3,S=3,pad=1");
+               SpmmProblem problem;
+               problem.convolution = conv.convolution;
+               problem.columns = conv.images;
+               problem.layout = Layout::column_major;
+               problem.type = DataType::f16;
+               schedule_spmm(filters_as_matrix(scattered_matrix(4, 36, 2), *problem.convolution),
+                             problem, find_target("sm_90"), parse_tile_choice("stage=smem"));
+             }),
              Catch::Contains("needs images in NCHW"));
   CHECK_THAT(refusal("N=1,H=8,W=1000,C=8,R=3,S=3,pad=1", "stage=smem,warps=16,chunk=8,prefetch=3",
                      Layout::row_major),
@@ -388,6 +410,36 @@ TEST_CASE("staged images that do not fit are refused") {
              Catch::Contains("cannot go together"));
   CHECK_THAT(message_of([] { schedule("N=1,H=8,W=8,C=4,R=3,S=3,pad=1", "host", "stage=smem"); }),
              Catch::Contains("for GPUs"));
+}
+
+TEST_CASE("images in NHWC are staged where nobody says a word") {
+  const auto stage = [](const char* words, const char* target, const char* tile, Layout layout) {
+    return schedule(words, target, tile, layout).tile.stage;
+  };
+  const char* const words = "N=2,H=14,W=14,C=8,R=3,S=3,pad=1";
+  CHECK(stage(words, "sm_90", "", Layout::column_major) == Stage::smem);
+  CHECK(stage(words, "sm_90", "", Layout::row_major) == Stage::global);
+  CHECK(stage(words, "host", "", Layout::column_major) == Stage::global);
+  for (const char* tile : {"rows=4", "stage=global", "strategy=unrolled", "border=own"})
+    CHECK(stage(words, "sm_90", tile, Layout::column_major) == Stage::global);
+  // Where it is not possible: a block's part of such an image would take too many copies.
+  const char* const wide = "N=1,H=8,W=4000,C=8,R=3,S=3,pad=1";
+  CHECK(stage(wide, "sm_90", "", Layout::column_major) == Stage::global);
+  CHECK_THAT(message_of([&] { schedule(wide, "sm_90", "stage=smem", Layout::column_major); }),
+             Catch::Contains("threads would copy"));
+  // Nor is what would be streamed, for its length.
+  const ConvolutionWords conv = parse_convolution(words);
+  SpmmProblem problem;
+  problem.convolution = conv.convolution;
+  problem.columns = conv.images;
+  problem.layout = Layout::column_major;
+  const Matrix matrix = filters_as_matrix(scattered_matrix(4, 72, 1), *problem.convolution);
+  const auto within = [&](uint64_t budget) {
+    return schedule_spmm(matrix, problem, find_target("sm_90"), {}, budget).tile;
+  };
+  CHECK(within(288).stage == Stage::smem);
+  CHECK(within(287).strategy == Strategy::streamed);
+  CHECK(within(287).stage == Stage::global);
 }
 
 TEST_CASE("one tap with stride 1 is a product of matrices") {

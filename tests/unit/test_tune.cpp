@@ -181,16 +181,19 @@ TEST_CASE("candidates that stage the images of a convolution are accepted by the
   empty.pattern.rows = layer.m;
   empty.pattern.columns = layer.k;
   empty.pattern.row_offset.assign(layer.m + 1, 0);
-  size_t staged = 0;
-  for (const Candidate& candidate : candidate_space(layer, Device{})) {
-    INFO(to_string(candidate));
-    const SpmmSchedule schedule =
-        schedule_spmm(empty, problem, find_target("sm_90"), parse_tile_choice(candidate.words), 0);
-    CHECK(std::isfinite(candidate.predicted_us));
-    CHECK((schedule.tile.stage == Stage::smem) == (candidate.chunk > 0));
-    staged += candidate.chunk > 0;
+  for (const Layout layout : {Layout::row_major, Layout::column_major}) {
+    problem.layout = layout;
+    size_t staged = 0;
+    for (const Candidate& candidate : candidate_space(layer, Device{})) {
+      INFO(to_string(candidate));
+      const SpmmSchedule schedule = schedule_spmm(empty, problem, find_target("sm_90"),
+                                                  parse_tile_choice(candidate.words), 0);
+      CHECK(std::isfinite(candidate.predicted_us));
+      CHECK((schedule.tile.stage == Stage::smem) == (candidate.chunk > 0));
+      staged += candidate.chunk > 0;
+    }
+    CHECK(staged > 20);
   }
-  CHECK(staged > 20);
   layer.images->can_be_staged = false;
   for (const Candidate& candidate : candidate_space(layer, Device{}))
     CHECK(candidate.chunk == 0);
