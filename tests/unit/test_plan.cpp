@@ -545,8 +545,9 @@ TEST_CASE("manifests that are wrong are refused with the key") {
     check_refused(session.load(bundle_of(manifest), &plan), SPARSERTC_ERROR_INVALID_BUNDLE, text);
   };
   refused("key schema: expected 1, found 2", [](Json& m, Json&) { m["schema"] = 2; });
-  refused("key family: expected one of spmm, conv2d, found \"lu\"",
-          [](Json& m, Json&) { m["family"] = "lu"; });
+  refused("this bundle holds sparse LU, not a layer", [](Json& m, Json&) { m["family"] = "lu"; });
+  refused("key family: expected one of spmm, conv2d, found \"qr\"",
+          [](Json& m, Json&) { m["family"] = "qr"; });
   refused("key m: expected a number from 0 to 2147483647, found nothing",
           [](Json& m, Json&) { m.erase("m"); });
   refused("key k: ", [](Json& m, Json&) { m["k"] = -1; });
