@@ -59,7 +59,8 @@ void check_lu_options(const CLI::App& parser) {
                 "--ldb",        "--ldc",     "--bias",      "--residual",   "--activation",
                 "--half-terms", "--tile",    "--budget",    "--tuning",     "--tuning-mismatch",
                 "--bindable",   "--road",    "--annotate",  "--stop-after", "--dump-ir-after",
-                "--strategy",   "--atomics", "--precision", "--nonfinite"},
+                "--strategy",   "--atomics", "--precision", "--nonfinite",  "--print-timing",
+                "--verify-each"},
                "not for --op=lu", "leave it out");
 }
 

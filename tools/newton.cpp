@@ -204,34 +204,44 @@ std::string to_text(const Json& json, const NewtonResult& result, const newton::
 } // namespace
 
 void declare(CLI::App& parser, NewtonOptions& options) {
-  parser.add_flag("--newton", options.newton,
-                  "Solve F(x) = 0 by damped Newton's method from the start");
+  CLI::Option* const newton = parser.add_flag(
+      "--newton", options.newton, "Solve F(x) = 0 by damped Newton's method from the start");
   parser
       .add_option("--tolerance", options.tolerance,
                   "Newton: solved where max |F_i| is at most this")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(newton);
   parser.add_option("--iterations", options.iterations, "Newton: at most so many")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(newton);
   parser
       .add_option("--damping", options.damping,
                   "Newton: on: halve steps that do not make max |F_i| smaller; or off")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(newton);
   parser.add_option("--halvings", options.halvings, "Newton: of one step, at most")
       ->check(CLI::Range(0u, 60u))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(newton);
   parser
       .add_option("--divergence-ratio", options.divergence_ratio,
                   "Newton: diverged where max |F_i| is more than this times what it was at first")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(newton);
   parser
       .add_option("--refactor-every", options.refactor_every,
                   "Newton: a new Jacobian every so many iterations")
       ->check(CLI::Range(1u, 1000000u))
-      ->capture_default_str();
-  parser.add_flag("--dump-program", options.dump_program,
-                  "Newton: print on standard error the program of the IR that a GPU executes");
-  parser.add_option("--solution", options.solution,
-                    "Newton: write x, n numbers or n x instances, as .npy");
+      ->capture_default_str()
+      ->needs(newton);
+  parser
+      .add_flag("--dump-program", options.dump_program,
+                "Newton: print on standard error the program of the IR that a GPU executes")
+      ->needs(newton);
+  parser
+      .add_option("--solution", options.solution,
+                  "Newton: write x, n numbers or n x instances, as .npy")
+      ->needs(newton);
   declare(parser, options.assembler);
   declare(parser, options.jobs);
 }
