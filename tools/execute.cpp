@@ -190,8 +190,13 @@ int execute(const ExecuteOptions& options) {
   const double prepare_us = since(preparing);
 
   const Clock::time_point start = Clock::now();
-  executor.run(name, data.arguments);
-  device.synchronize();
+  {
+    std::optional<StopAtOnce> at_once; // machine code for the CPU does not look up in its loops
+    if (!gpu)
+      at_once.emplace();
+    executor.run(name, data.arguments);
+    device.synchronize();
+  }
   const double time_us = since(start);
   arrays.bring_back();
   for (const auto& [parameter, path] : outputs)

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace sparsertc::program {
 
@@ -290,6 +291,21 @@ void Executor::copy(Frame& frame, uint32_t at) {
   count(frame, at, bytes);
   if (bytes == 0)
     return;
+  const auto check_device = [&](uint64_t address) {
+    const auto after = device_memory_.upper_bound(address);
+    if (address != 0 && after == device_memory_.begin())
+      return; // the caller's, whose length is not known
+    const uint64_t offset = address == 0 ? 0 : address - std::prev(after)->first;
+    const uint64_t length = address == 0 ? 0 : std::prev(after)->second;
+    if (address == 0 || (offset < length && bytes > length - offset))
+      throw UserError(fmt::format("{}: {} bytes of an array in device memory that has {}",
+                                  place(module_, frame.code, at), bytes, length - offset),
+                      "check the lengths of the arrays");
+  };
+  if (!to_host)
+    check_device(to);
+  if (!from_host)
+    check_device(from);
   uint8_t* const host_to = to_host ? reach(frame, at, to, bytes) : nullptr;
   const uint8_t* const host_from = from_host ? reach(frame, at, from, bytes) : nullptr;
   if (to_host && from_host)
@@ -305,8 +321,12 @@ void Executor::copy(Frame& frame, uint32_t at) {
 void Executor::launch(Frame& frame, uint32_t at, Queue& queue) {
   const Op& op = frame.code.ops[at];
   uint32_t grid[3];
-  for (unsigned i = 0; i < 3; ++i)
+  for (unsigned i = 0; i < 3; ++i) {
     grid[i] = static_cast<uint32_t>(frame.registers[frame.code.pool[op.operand[1] + i]]);
+    if (grid[i] > INT32_MAX)
+      throw UserError(fmt::format("{}: a grid of {} blocks", place(module_, frame.code, at),
+                                  static_cast<int32_t>(grid[i])));
+  }
   queue.launch(op.operand[0], grid, arguments_of(frame.code, op, frame.registers));
 }
 
