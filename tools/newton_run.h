@@ -23,6 +23,8 @@ struct NewtonRequest {
   /// Of batches on the GPU.
   const Assembler* assembler = nullptr;
   TaskPool* pool = nullptr;
+  /// On the GPU: the device decides, where the driver has conditional nodes; else the host does.
+  bool conditional_nodes = true;
 };
 
 struct NewtonResult {

@@ -47,10 +47,11 @@ const cuda::Context* gpu_or_skip() {
 }
 
 NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Scenarios& scenarios,
-                          const newton::Options& options) {
+                          const newton::Options& options, bool conditional_nodes = true) {
   const std::unique_ptr<Assembler> assembler = require_assembler();
   NewtonRequest request;
   request.options = options;
+  request.conditional_nodes = conditional_nodes;
   request.pool = &Machine::get().pool();
   request.assembler = assembler.get();
   request.jacobian.source = read_residual(carried("tools/examples/power_flow/F.cu"));
@@ -96,9 +97,7 @@ PowerCase small_grid() {
   return read_power_case(carried("tests/data/grid7.m"));
 }
 
-} // namespace
-
-TEST_CASE("newton: one small grid, with graphs", "[sanitize]") {
+void solve_one(bool conditional_nodes) {
   const cuda::Context* const gpu = gpu_or_skip();
   if (gpu == nullptr)
     return;
@@ -106,14 +105,14 @@ TEST_CASE("newton: one small grid, with graphs", "[sanitize]") {
   for (const uint32_t every : {1u, 3u}) {
     newton::Options options;
     options.refactor_every = every;
-    const NewtonResult found = solve_on_gpu(*gpu, model, {}, options);
+    const NewtonResult found = solve_on_gpu(*gpu, model, {}, options, conditional_nodes);
     check_like_host(found, model, {}, options);
     CHECK(found.reports[0].outcome == Outcome::converged);
     CHECK(*found.step_us > 0);
   }
 }
 
-TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
+void solve_batches(bool conditional_nodes) {
   const cuda::Context* const gpu = gpu_or_skip();
   if (gpu == nullptr)
     return;
@@ -129,7 +128,7 @@ TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
   for (const bool damping : {true, false}) {
     newton::Options options;
     options.damping = damping;
-    const NewtonResult found = solve_on_gpu(*gpu, model, loads, options);
+    const NewtonResult found = solve_on_gpu(*gpu, model, loads, options, conditional_nodes);
     check_like_host(found, model, loads, options);
     CHECK(found.reports[3].outcome != Outcome::converged);
     CHECK(found.reports[50].outcome == Outcome::not_finite);
@@ -137,6 +136,27 @@ TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
   }
   const Scenarios outages = make_outages(model, 0);
   check_like_host(solve_on_gpu(*gpu, model, outages, {}), model, outages, {});
+}
+
+} // namespace
+
+// Under compute-sanitizer of CUDA 13.0 graphs with conditional nodes end by error 700 without a
+// place or by a signal, while without it, and by graphs without such nodes, all is well. So what it
+// sees has the host decide.
+TEST_CASE("newton: one small grid", "[sanitize]") {
+  solve_one(false);
+}
+
+TEST_CASE("newton: one small grid, the device deciding") {
+  solve_one(true);
+}
+
+TEST_CASE("newton: batches of a small grid's loads and outages", "[sanitize]") {
+  solve_batches(false);
+}
+
+TEST_CASE("newton: batches of a small grid's loads and outages, the device deciding") {
+  solve_batches(true);
 }
 
 TEST_CASE("newton: the data's large grids") {

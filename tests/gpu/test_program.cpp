@@ -117,9 +117,49 @@ host @program(%x: device.i32, %y: device.i32, %z: device.i32, %n: i32) {
 }
 )";
 
+enum class Way { launched, recorded, device_decides };
+
+void check_loops_and_choices(std::initializer_list<Way> ways) {
+  const cuda::Context* const gpu = gpu_or_skip();
+  if (gpu == nullptr)
+    return;
+  ir::Module module = ir::parse(kProgram, "program.sir");
+  place_pass().run(module);
+  ir::verify_or_throw(module, "pass place");
+  const std::string ptx = emit_ptx(module, find_target(target_of(*gpu)));
+  const cuda::Module code(*gpu,
+                          std::span(reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()));
+  const cuda::Stream stream(*gpu);
+  for (const Way way : ways) {
+    CAPTURE(static_cast<int>(way));
+    program::GpuBindings bindings;
+    bindings.modules = {&code};
+    program::GpuDevice device(*gpu, stream, module, std::move(bindings),
+                              way == Way::device_decides);
+    program::Executor executor(module, device, {way != Way::launched, nullptr, {}});
+    const cuda::DeviceBuffer x(*gpu, 8), y(*gpu, 8), z(*gpu, 8);
+    for (const int32_t n : {1, 6, 25}) {
+      for (const cuda::DeviceBuffer* buffer : {&x, &y, &z})
+        buffer->fill(0, stream);
+      const Bits arguments[] = {x.address(), y.address(), z.address(), static_cast<Bits>(n)};
+      executor.run("program", arguments);
+      const auto rounds = [&](const cuda::DeviceBuffer& buffer) {
+        int32_t found[2] = {-1, -1};
+        buffer.download({reinterpret_cast<uint8_t*>(found), sizeof found}, stream);
+        return found[1];
+      };
+      CHECK(rounds(x) == n);
+      CHECK(rounds(y) == 3 * n);
+      CHECK(rounds(z) == (n + 1) / 2 + 2 * (n / 2)); // once where the count is odd, else twice
+    }
+    const bool alone = way == Way::device_decides && gpu->driver().has_conditional_nodes();
+    CHECK((executor.recordings_launched() == 3) == alone);
+  }
+}
+
 } // namespace
 
-TEST_CASE("program: the kernel that sets conditions", "[sanitize]") {
+TEST_CASE("program: the kernel that sets conditions") {
   const cuda::Context* const gpu = gpu_or_skip();
   if (gpu == nullptr || !gpu->driver().has_conditional_nodes())
     return;
@@ -160,39 +200,11 @@ TEST_CASE("program: the kernel that sets conditions", "[sanitize]") {
   CHECK(ways(1.0, Type::f64, d(std::numeric_limits<double>::quiet_NaN()), false) == "   ?");
 }
 
-TEST_CASE("program: loops and choices, in each way of execution", "[sanitize]") {
-  const cuda::Context* const gpu = gpu_or_skip();
-  if (gpu == nullptr)
-    return;
-  ir::Module module = ir::parse(kProgram, "program.sir");
-  place_pass().run(module);
-  ir::verify_or_throw(module, "pass place");
-  const std::string ptx = emit_ptx(module, find_target(target_of(*gpu)));
-  const cuda::Module code(*gpu,
-                          std::span(reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()));
-  const cuda::Stream stream(*gpu);
-  for (const int way : {0, 1, 2}) {
-    CAPTURE(way);
-    program::GpuBindings bindings;
-    bindings.modules = {&code};
-    program::GpuDevice device(*gpu, stream, module, std::move(bindings), way == 2);
-    program::Executor executor(module, device, {way != 0, nullptr, {}});
-    const cuda::DeviceBuffer x(*gpu, 8), y(*gpu, 8), z(*gpu, 8);
-    for (const int32_t n : {1, 6, 25}) {
-      for (const cuda::DeviceBuffer* buffer : {&x, &y, &z})
-        buffer->fill(0, stream);
-      const Bits arguments[] = {x.address(), y.address(), z.address(), static_cast<Bits>(n)};
-      executor.run("program", arguments);
-      const auto rounds = [&](const cuda::DeviceBuffer& buffer) {
-        int32_t found[2] = {-1, -1};
-        buffer.download({reinterpret_cast<uint8_t*>(found), sizeof found}, stream);
-        return found[1];
-      };
-      CHECK(rounds(x) == n);
-      CHECK(rounds(y) == 3 * n);
-      CHECK(rounds(z) == (n + 1) / 2 + 2 * (n / 2)); // once where the count is odd, else twice
-    }
-    const bool alone = way == 2 && gpu->driver().has_conditional_nodes();
-    CHECK((executor.recordings_launched() == 3) == alone);
-  }
+// Conditional nodes are not for compute-sanitizer (test_newton.cpp).
+TEST_CASE("program: loops and choices, launched and recorded", "[sanitize]") {
+  check_loops_and_choices({Way::launched, Way::recorded});
+}
+
+TEST_CASE("program: loops and choices, the device deciding") {
+  check_loops_and_choices({Way::device_decides});
 }
