@@ -444,16 +444,19 @@ Command add_solve_command(CLI::App& application) {
       ->capture_default_str();
   parser->add_option("--device", options->device, "auto, cpu or gpu: where to factorize and solve")
       ->capture_default_str();
-  parser
-      ->add_option("--batch", options->batch,
-                   "Instead factorize and solve so many matrices of A's pattern at once: A's "
-                   "values, each times a random factor from 0.9 to 1.1, b = A * ones")
-      ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  CLI::Option* const batch =
+      parser
+          ->add_option("--batch", options->batch,
+                       "Instead factorize and solve so many matrices of A's pattern at once: A's "
+                       "values, each times a random factor from 0.9 to 1.1, b = A * ones")
+          ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
   parser
       ->add_option("--budget", options->budget,
                    "Unroll a batch's code up to so many multiply-adds; above it loops over tables")
+      ->needs(batch)
       ->capture_default_str();
   parser->add_option("--seed", options->seed, "Of the batch's random factors")
+      ->needs(batch)
       ->capture_default_str();
   declare(*parser, options->assembler);
   declare(*parser, options->cache);
