@@ -47,8 +47,8 @@ size_t parameter_count(const ptx::Program& program, const std::string& entry) {
 } // namespace
 
 void interpret_launches(cuda::FakeCudaDriver& fake) {
-  fake.kernels = {"sparsertc_spmm",          "sparsertc_lu_input",       "sparsertc_lu_factor",
-                  "sparsertc_lu_solve_input", "sparsertc_lu_solve",       "sparsertc_lu_block_input",
+  fake.kernels = {"sparsertc_spmm",           "sparsertc_lu_input", "sparsertc_lu_factor",
+                  "sparsertc_lu_solve_input", "sparsertc_lu_solve", "sparsertc_lu_block_input",
                   "sparsertc_lu_block_solve"};
   fake.on_launch = [&fake](const cuda::FakeCudaDriver::Launch& launch) {
     if (launch.captured)
