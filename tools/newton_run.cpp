@@ -186,6 +186,7 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   const std::string kernels = newton::compile_gpu_kernels(target_of(gpu));
   newton::GpuNewton::Settings settings;
   settings.newton = request.options;
+  settings.graphs = request.graphs;
   settings.conditional_nodes = request.conditional_nodes;
   const ir::Module program =
       newton_program(newton::newton_layout(n, nnz, instances, request.options),

@@ -23,7 +23,9 @@ struct NewtonRequest {
   /// Of batches on the GPU.
   const Assembler* assembler = nullptr;
   TaskPool* pool = nullptr;
-  /// On the GPU: the device decides, where the driver has conditional nodes; else the host does.
+  /// On the GPU: the iteration is recorded as graphs; else launched kernel by kernel.
+  bool graphs = true;
+  /// In graphs: the device decides, where the driver has conditional nodes; else the host does.
   bool conditional_nodes = true;
 };
 
