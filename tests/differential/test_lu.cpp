@@ -1,141 +1,28 @@
 // Sparse LU from end to end, on real matrices and on shapes that break solvers, beside KLU where it
 // is.
-#include "compiler/input/permute.h"
-#include "compiler/input/read.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
-#include "runtime/lu/refine.h"
-#include "tests/support/klu_reference.h"
 #include "tests/support/lu_patterns.h"
+#include "tests/support/real_matrices.h"
 #include "tools/lu_solver.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <filesystem>
+#include <complex>
 #include <limits>
-#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 namespace sparsertc {
 namespace {
 
-namespace fs = std::filesystem;
+using test::ones;
 using test::Random;
+using test::residual_of;
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-
-std::string lu_folder() {
-  const char* const folder = std::getenv("SPARSERTC_DATA");
-  if (folder != nullptr && fs::is_directory(std::string(folder) + "/lu"))
-    return std::string(folder) + "/lu";
-  WARN("SKIPPED: SPARSERTC_DATA names no folder with lu in it");
-  return {};
-}
-
-/// The word before the first dot of a file's name.
-std::string name_of(const fs::path& path) {
-  const std::string name = path.filename();
-  return name.substr(0, name.find('.'));
-}
-
-/// Why a matrix of data/lu has no solution. Those without values in their file get ones.
-const std::map<std::string, std::string> kSingular = {
-    {"GD99_cc", "structural rank 64 of 105"}, {"mbeacxc", "structural rank 448 of 492"},
-    {"curtis54", "pivots were replaced"},     {"gent113", "pivots were replaced"},
-    {"jgl011", "pivots were replaced"},       {"neumann", "pivots were replaced"},
-    {"rajat01", "pivots were replaced"},      {"rgg010", "pivots were replaced"},
-    {"will199", "pivots were replaced"},      {"will57", "pivots were replaced"},
-};
-
-LuVectors ones(uint64_t n) {
-  LuVectors x;
-  x.real.assign(n, 1);
-  return x;
-}
-
-double residual_of(const Matrix& a, const LuVectors& b, const LuVectors& x, bool transposed) {
-  using C = std::complex<double>;
-  const auto packed = [](const std::vector<double>& real, const std::vector<double>& imaginary) {
-    std::vector<C> result(real.size());
-    for (size_t i = 0; i < real.size(); ++i)
-      result[i] = {real[i], imaginary.empty() ? 0.0 : imaginary[i]};
-    return result;
-  };
-  const std::vector<C> values = packed(a.values, a.imaginary);
-  const lu::MatrixView<C> view{a.pattern.rows, a.pattern.row_offset, a.pattern.column_index,
-                               values};
-  return lu::relative_residual<C>(view, packed(b.real, b.imaginary), packed(x.real, x.imaginary),
-                                  transposed);
-}
-
-double klu_residual(const Matrix& a, const LuVectors& b) {
-  const std::unique_ptr<test::KluReference> klu = test::KluReference::make(a);
-  if (klu == nullptr)
-    return std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> x = b.real;
-  if (!a.imaginary.empty()) {
-    x.clear();
-    for (size_t i = 0; i < b.real.size(); ++i) {
-      x.push_back(b.real[i]);
-      x.push_back(b.imaginary.empty() ? 0.0 : b.imaginary[i]);
-    }
-  }
-  klu->solve(x);
-  LuVectors solution;
-  if (a.imaginary.empty())
-    solution.real = x;
-  else
-    for (size_t i = 0; i < x.size(); i += 2) {
-      solution.real.push_back(x[i]);
-      solution.imaginary.push_back(x[i + 1]);
-    }
-  return residual_of(a, b, solution, false);
-}
-
-/// The worst column of B - L' D U, entry by entry over the bound of its rounding; pivots that were
-/// replaced are left out and counted.
-template <class T>
-double factor_error(const lu::Factors<T>& factors, const std::vector<T>& values,
-                    uint64_t& replaced) {
-  const LuTables& t = factors.tables();
-  const std::span<const T> v = factors.values();
-  std::vector<T> sum(t.size, T(0));
-  std::vector<double> bound(t.size, 0), terms(t.size, 0);
-  double worst = 0;
-  for (uint32_t j = 0; j < t.size; ++j) {
-    for (uint64_t p = t.input_offset[j]; p < t.input_offset[j + 1]; ++p) {
-      const double scale = t.input_scale.empty() ? 1 : t.input_scale[p];
-      sum[t.input_row[p]] = values[t.input_source[p]] * scale;
-      bound[t.input_row[p]] = std::abs(sum[t.input_row[p]]);
-    }
-    const auto subtract = [&](uint32_t row, T product) {
-      sum[row] -= product;
-      bound[row] += std::abs(product);
-      ++terms[row];
-    };
-    for (uint64_t p = t.column_offset[j]; p <= t.diagonal[j]; ++p) {
-      const uint32_t k = t.row_index[p];
-      const T factor = k == j ? T(1) : lu::times(v[p], v[t.diagonal[k]]); // u(k,j) d(k)
-      subtract(k, k == j ? T(1) / v[p] : v[p]);
-      for (uint64_t q = t.diagonal[k] + 1; q < t.column_offset[k + 1]; ++q)
-        subtract(t.row_index[q], lu::times(v[q], factor));
-    }
-    for (uint64_t p = t.column_offset[j]; p < t.column_offset[j + 1]; ++p) {
-      const uint32_t i = t.row_index[p];
-      const double error = std::abs(sum[i]);
-      const double allowed = (3 * terms[i] + 8) * kEpsilon * bound[i];
-      if (error > allowed && i == j)
-        ++replaced;
-      else if (error > 0)
-        worst = std::max(worst, allowed > 0 ? error / allowed : 1e300);
-      sum[i] = 0;
-      bound[i] = terms[i] = 0;
-    }
-  }
-  return worst;
-}
 
 /// The factorization by the gather's tasks, one after the other.
 template <class T>
@@ -161,12 +48,7 @@ std::vector<T> run_gather(const LuTables& t, const LuGather& gather, const std::
 
 template <class T>
 void check_factors(const Matrix& a, TaskPool& pool) {
-  std::vector<T> values;
-  for (size_t i = 0; i < a.values.size(); ++i)
-    if constexpr (lu::ScalarTraits<T>::kComplex)
-      values.emplace_back(a.values[i], a.imaginary[i]);
-    else
-      values.push_back(a.values[i]);
+  const std::vector<T> values = test::values_of<T>(a);
   const LuAnalysis analysis = analyse_lu(a);
   const LuTables tables = make_lu_tables(
       a.pattern, {analysis.rows, analysis.columns, analysis.row_scale, analysis.column_scale});
@@ -174,7 +56,7 @@ void check_factors(const Matrix& a, TaskPool& pool) {
   const lu::FactorStatus status = factors.refactor(values);
   CHECK(status.outcome == lu::FactorOutcome::ok);
   uint64_t replaced = 0;
-  CHECK(factor_error(factors, values, replaced) <= 1);
+  CHECK(test::factor_error<T>(tables, factors.values(), values, replaced) <= 1);
   CHECK(replaced <= status.perturbed);
   others.refactor(values);
   CHECK(std::equal(factors.values().begin(), factors.values().end(), others.values().begin()));
@@ -186,75 +68,22 @@ void check_factors(const Matrix& a, TaskPool& pool) {
   CHECK(std::equal(gathered.begin(), gathered.end(), factors.values().begin()));
 }
 
-void check_solves(const Matrix& a, TaskPool& pool) {
-  const uint32_t n = a.pattern.rows;
-  for (const bool transposed : {false, true}) {
-    const LuVectors b = multiply(a, ones(n), transposed);
-    const double reference = klu_residual(transposed ? transpose(a) : a, b);
-    double bound = n * kEpsilon;
-    if (reference == reference)
-      bound = std::max(bound, 10 * reference);
-    for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed}) {
-      INFO((transposed ? "transposed, " : "") << (precision == LuPrecision::f64 ? "f64" : "mixed"));
-      LuSolverOptions options;
-      options.precision = precision;
-      options.transposed = transposed;
-      options.pool = options.analysis.pool = &pool;
-      LuSystemReport report;
-      LuSolver solver(a, options);
-      const LuVectors x = solver.solve(a, b, report);
-      CHECK(report.residual <= bound);
-      CHECK(residual_of(a, b, x, transposed) <= bound);
-    }
-  }
-}
-
-void check_singular(const Matrix& a, const std::string& reason) {
-  LuSystemReport report;
-  try {
-    LuSolver solver(a, {});
-    solver.solve(a, multiply(a, ones(a.pattern.rows), false), report);
-    FAIL("no error");
-  } catch (const UserError& error) {
-    CHECK_THAT(error.what(), Catch::Contains("singular"));
-    CHECK_THAT(error.what(), Catch::Contains(reason));
-    CHECK_THAT(error.what(), Catch::Contains("row") && Catch::Contains("column"));
-  }
-}
-
 void check_real(uint32_t largest) {
-  const std::string folder = lu_folder();
-  if (folder.empty())
-    return;
-  if (!test::KluReference::available())
-    WARN("SKIPPED: KLU is not there to compare with");
   TaskPool pool(2);
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  size_t solved = 0, singular = 0;
-  for (const fs::path& file : files) {
-    Matrix a = read_matrix(file);
-    if (a.pattern.rows > largest)
-      continue;
-    if (!a.has_values())
-      a.values.assign(a.pattern.nnz(), 1);
-    INFO(name_of(file));
-    if (const auto found = kSingular.find(name_of(file)); found != kSingular.end()) {
-      check_singular(a, found->second);
-      ++singular;
-      continue;
+  LuSolverOptions options;
+  options.pool = options.analysis.pool = &pool;
+  test::for_real_matrices(largest, 30, 8, [&](const test::RealMatrix& real) {
+    const Matrix& a = real.matrix;
+    if (!real.singular.empty()) {
+      test::check_singular(real, options);
+      return;
     }
     if (a.imaginary.empty())
       check_factors<double>(a, pool);
     else
       check_factors<std::complex<double>>(a, pool);
-    check_solves(a, pool);
-    ++solved;
-  }
-  CHECK(solved >= 30);
-  CHECK(singular >= 8);
+    test::check_solves(a, options);
+  });
 }
 
 } // namespace

@@ -1,24 +1,16 @@
 // Sparse LU on the GPU: the shapes that break solvers, captured and replayed, with what was in
-// memory before, with pivots that are replaced, and real matrices.
-#include "compiler/input/read.h"
-#include "ir/error.h"
+// memory before, and with pivots that are replaced.
 #include "runtime/driver/graph.h"
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/lu_dataflow.h"
 #include "tests/support/lu_patterns.h"
 #include "tests/support/lu_refine.h"
-#include "tools/lu_gpu.h"
-#include "tools/lu_solver.h"
 
 #include <catch2/catch.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <complex>
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <string>
 
 using namespace sparsertc;
 using test::Random;
@@ -44,28 +36,6 @@ std::span<const uint8_t> bytes_of(const std::vector<double>& values) {
 }
 std::span<uint8_t> bytes_of(std::vector<double>& values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(double)};
-}
-
-/// Whether A x = A * ones is solved; else `error` says why not.
-bool solves(const Matrix& a, TaskPool& pool, bool on_gpu, LuSystemReport& report,
-            std::string& error) {
-  LuSolverOptions options;
-  options.pool = options.analysis.pool = &pool;
-  if (on_gpu)
-    options.make_gpu_backend = [](const LuTables& tables, const Pattern& pattern,
-                                  LuPrecision precision, bool complex, TaskPool* with) {
-      return make_gpu_backend(tables, pattern, precision, complex, with);
-    };
-  LuVectors ones;
-  ones.real.assign(a.pattern.rows, 1);
-  try {
-    LuSolver solver(a, options);
-    solver.solve(a, multiply(a, ones, false), report);
-    return true;
-  } catch (const UserError& refusal) {
-    error = refusal.what();
-    return false;
-  }
 }
 
 } // namespace
@@ -261,38 +231,4 @@ TEST_CASE("lu: tiny pivots keep their sign, zeros and overflow are told") {
   CHECK(overflow.outcome == lu::FactorOutcome::not_finite);
   CHECK(overflow.column == 1);
   CHECK(device.refactor({1, 1, 1, 1, 2}).outcome == lu::FactorOutcome::ok); // nothing is left
-}
-
-TEST_CASE("lu: real matrices") {
-  const char* folder = std::getenv("SPARSERTC_DATA");
-  if (folder == nullptr || !std::filesystem::is_directory(std::string(folder) + "/lu")) {
-    WARN("SKIPPED: SPARSERTC_DATA names no folder with lu in it");
-    return;
-  }
-  if (gpu() == nullptr)
-    return;
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(folder) + "/lu"))
-    if (entry.path().string().ends_with(".mtx.gz"))
-      paths.push_back(entry.path());
-  std::sort(paths.begin(), paths.end());
-  TaskPool pool;
-  unsigned solved = 0;
-  for (const std::filesystem::path& path : paths) {
-    INFO(path.filename());
-    const Matrix a = read_matrix(path.string(), {});
-    // Those without values have none to factorize.
-    if (a.stored == StoredType::none)
-      continue;
-    LuSystemReport report;
-    std::string error, error_on_cpu;
-    if (solves(a, pool, true, report, error)) {
-      ++solved;
-      CHECK(report.residual <= 1e-12);
-      continue;
-    }
-    INFO(error);
-    CHECK_FALSE(solves(a, pool, false, report, error_on_cpu));
-  }
-  CHECK(solved > 40);
 }
