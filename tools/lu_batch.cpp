@@ -96,13 +96,18 @@ LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assemb
   code.numbers = code.loop ? code.loop->numbers : lu_batch_numbers(tables);
   const ir::Module module =
       code.loop ? make_lu_batch_loop_kernels(options.type) : make_lu_batch(tables, options);
+  code.factor_threads = lu_batch_threads(module, kLuBatchFactorKernel);
+  code.solve_threads = lu_batch_threads(module, kLuBatchSolveKernel);
   if (takes_cubins(gpu, target, assembler.identity())) {
     const std::vector<std::string> units = emit_ptx_units(module, target);
     AssembleRequest request;
     request.units = units;
     request.target = target.name;
     request.kernels = {kLuBatchFactorKernel, kLuBatchSolveKernel};
-    request.max_registers = register_limit(kLuBatchLanes);
+    request.max_registers =
+        options.registers != 0
+            ? options.registers
+            : register_limit(4 * std::max(code.factor_threads, code.solve_threads));
     request.provenance = "part=lu_batch\n";
     request.jobs = pool.threads();
     Assembled assembled = assembler.assemble(request);
@@ -124,6 +129,8 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
   kernels.factor = kLuBatchFactorKernel;
   kernels.solve = kLuBatchSolveKernel;
   kernels.lanes = kLuBatchLanes;
+  kernels.factor_threads = code.factor_threads;
+  kernels.solve_threads = code.solve_threads;
   kernels.numbers = code.numbers;
   kernels.number_bytes = code.number_bytes;
   kernels.not_finite_bit = kLuBatchNotFinite;

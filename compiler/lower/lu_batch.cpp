@@ -1,5 +1,6 @@
 #include "compiler/lower/lu_batch.h"
 
+#include "compiler/inspect/lu_batch_shares.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/builder.h"
 #include "ir/error.h"
@@ -26,6 +27,8 @@ using ir::Scalar;
 
 /// So that every offset fits in 31 bits.
 constexpr uint64_t kMostNumbers = uint64_t{1} << 22;
+/// Number kInput + p: entry p of the matrix as it is given.
+constexpr uint64_t kInput = uint64_t{1} << 32;
 
 ir::Type pointer_to(Scalar element) {
   return ir::Type::pointer(ir::Space::device, element);
@@ -36,7 +39,8 @@ uint32_t bytes_of(Scalar type) {
 }
 
 /// Device functions that are called one after the other with the same arguments, each begun where
-/// the one before got too long. Loads come from a list of all operands, some of them ahead.
+/// the one before got too long. Loads come from a list of all operands of a share of the columns,
+/// some of them ahead.
 class SequenceWriter {
 public:
   struct Parameter {
@@ -45,17 +49,34 @@ public:
   };
 
   SequenceWriter(ir::Module& module, const LuBatchOptions& options, std::string name,
-                 std::vector<Parameter> parameters, uint64_t constant_numbers)
+                 std::vector<Parameter> parameters, uint64_t constant_numbers, uint32_t size)
       : type_(options.type), bytes_(bytes_of(options.type)), module_(module), options_(options),
         name_(std::move(name)), parameters_(std::move(parameters)),
-        constant_numbers_(constant_numbers) {}
+        constant_numbers_(constant_numbers), place_in_share_(size, kElsewhere) {}
   virtual ~SequenceWriter() = default;
   SequenceWriter(const SequenceWriter&) = delete;
   SequenceWriter& operator=(const SequenceWriter&) = delete;
 
-  const std::vector<uint32_t>& functions() const { return functions_; }
+  /// Functions that do warp `warp`'s share.
+  std::vector<uint32_t> write(const std::vector<uint32_t>& share, uint32_t warp) {
+    functions_.clear();
+    if (share.empty())
+      return {};
+    warp_ = warp;
+    done_ = 0;
+    used_ = fetched_ = 0;
+    items_.clear();
+    for (uint32_t k = 0; k < share.size(); ++k)
+      place_in_share_[share[k]] = k;
+    write_share(share);
+    for (const uint32_t column : share)
+      place_in_share_[column] = kElsewhere;
+    return functions_;
+  }
 
 protected:
+  virtual void write_share(const std::vector<uint32_t>& share) = 0;
+
   /// An operand in the order of use; it may be loaded when so many columns (rows) are done.
   struct Item {
     uint64_t number;
@@ -68,7 +89,7 @@ protected:
 
   void begin_function() {
     function_ = {};
-    function_.name = fmt::format("{}_{}", name_, functions_.size());
+    function_.name = fmt::format("{}_{}", name_, count_++);
     builder_.emplace(module_, function_);
     arguments_.clear();
     for (const Parameter& parameter : parameters_)
@@ -91,6 +112,12 @@ protected:
   virtual void on_begin() {}
   virtual void on_end() {}
 
+  /// When what column (row) k gives may be loaded: what is not of this share is there.
+  uint32_t ready_after(uint32_t k) const {
+    return place_in_share_[k] == kElsewhere ? 0 : place_in_share_[k] + 1;
+  }
+  uint32_t warp() const { return warp_; }
+
   /// The next operand of the list, which is `number`.
   Reg next(uint64_t number) {
     for (; fetched_ < items_.size() && fetched_ < used_ + options_.ahead; ++fetched_)
@@ -112,9 +139,13 @@ protected:
     remember(number, value);
     return value;
   }
-  Reg load(uint64_t number) {
+  virtual Reg load(uint64_t number) {
     return b().load(factors(), offset_of(number), 1,
                     number < constant_numbers_ ? Cache::readonly : Cache::normal);
+  }
+  /// Its register is not asked for any more.
+  void forget(uint64_t number) {
+    std::erase_if(window_, [&](const Entry& entry) { return entry.number == number; });
   }
   /// Stores what does not change any more.
   void finish(uint64_t number, Reg value) {
@@ -149,6 +180,7 @@ protected:
   uint32_t done_ = 0; ///< columns (rows)
 
 private:
+  static constexpr uint32_t kElsewhere = UINT32_MAX;
   struct Entry {
     uint64_t number;
     Reg value;
@@ -176,7 +208,9 @@ private:
   const LuBatchOptions& options_;
   std::string name_;
   std::vector<Parameter> parameters_;
-  const uint64_t constant_numbers_; ///< the first ones, which no function of the kernel writes
+  const uint64_t constant_numbers_;      ///< the first ones, which no function of the kernel writes
+  std::vector<uint32_t> place_in_share_; ///< by column
+  uint32_t warp_ = 0, count_ = 0;
   std::vector<uint32_t> functions_;
   ir::Function function_;
   std::optional<ir::Builder> builder_;
@@ -197,27 +231,23 @@ public:
                         {pointer_to(Scalar::i32), "status"},
                         {Scalar::i32, "instances"},
                         {options.type, "threshold"}},
-                       0),
+                       0, tables.size),
         tables_(tables), entry_(tables.size) {}
 
-  void write() {
-    for (uint32_t j = 0; j < tables_.size; ++j)
-      for (uint64_t slot = tables_.column_offset[j]; slot < tables_.diagonal[j]; ++slot) {
-        const uint32_t k = tables_.row_index[slot];
-        for (uint64_t q = tables_.diagonal[k]; q < tables_.column_offset[k + 1]; ++q)
-          items_.push_back({q, k + 1});
-      }
+private:
+  void write_share(const std::vector<uint32_t>& share) override {
+    for (const uint32_t j : share)
+      list_column(j);
     begin_function();
-    for (uint32_t j = 0; j < tables_.size; ++j) {
+    for (const uint32_t j : share) {
       if (is_full())
         cut();
       write_column(j);
-      done_ = j + 1;
+      ++done_;
     }
     end_function();
   }
 
-private:
   /// Of the column at hand, by row.
   struct Entry {
     Reg value;
@@ -227,6 +257,42 @@ private:
   };
 
   Reg factors() const override { return argument(1); }
+  /// Of the warp, for what a cut inside a column carries over.
+  uint64_t carried() const { return tables_.nnz() + warp(); }
+
+  Reg load(uint64_t number) override {
+    if (number < kInput)
+      return SequenceWriter::load(number);
+    return b().load(place_of(argument(0), argument(3), tables_.input_source[number - kInput]), 0, 1,
+                    Cache::readonly);
+  }
+
+  /// The operands of column j in the order in which write_column() asks for them.
+  void list_column(uint32_t j) {
+    note_inputs(j);
+    const auto first_use = [&](uint32_t i) {
+      if (entry_[i].input)
+        items_.push_back({kInput + *entry_[i].input, 0});
+      entry_[i].input.reset();
+    };
+    for (uint64_t slot = tables_.column_offset[j]; slot < tables_.diagonal[j]; ++slot) {
+      const uint32_t k = tables_.row_index[slot];
+      first_use(k);
+      items_.push_back({tables_.diagonal[k], ready_after(k)});
+      for (uint64_t q = tables_.diagonal[k] + 1; q < tables_.column_offset[k + 1]; ++q) {
+        first_use(tables_.row_index[q]);
+        items_.push_back({q, ready_after(k)});
+      }
+    }
+    for (uint64_t slot = tables_.diagonal[j]; slot < tables_.column_offset[j + 1]; ++slot)
+      first_use(tables_.row_index[slot]);
+  }
+  void note_inputs(uint32_t j) {
+    for (uint64_t slot = tables_.column_offset[j]; slot < tables_.column_offset[j + 1]; ++slot)
+      entry_[tables_.row_index[slot]] = {{}, slot, false, {}};
+    for (uint64_t p = tables_.input_offset[j]; p < tables_.input_offset[j + 1]; ++p)
+      entry_[tables_.input_row[p]].input = p;
+  }
 
   void on_begin() override {
     zero_ = b().constant(type_, real(0));
@@ -234,22 +300,21 @@ private:
     replaced_ = b().constant(Scalar::i32, Operand::integer(0));
   }
   void on_end() override {
-    const Reg bad = b().compare(Comparison::ne, type_, check_, check_);
-    const Reg before = b().load(argument(2), 0);
-    b().add(Scalar::i32, before, replaced_, before);
-    const Reg marked =
-        b().value(Opcode::bit_or, Scalar::i32,
-                  {before, Operand::integer(static_cast<int32_t>(kLuBatchNotFinite))});
-    b().store(argument(2), 0, b().select(Scalar::i32, bad, marked, before));
+    // Other warps have the same word.
+    b().if_begin(b().compare(Comparison::ne, type_, check_, check_));
+    const Reg bit =
+        b().constant(Scalar::i32, Operand::integer(static_cast<int32_t>(kLuBatchNotFinite)));
+    b().atomic(ir::Atomic::bit_or, argument(2), 0, bit);
+    b().end();
+    b().if_begin(b().compare(Comparison::ne, Scalar::i32, replaced_, Operand::integer(0)));
+    b().atomic(ir::Atomic::add, argument(2), 0, replaced_);
+    b().end();
   }
 
   void write_column(uint32_t j) {
     const uint64_t begin = tables_.column_offset[j], end = tables_.column_offset[j + 1],
                    pivot = tables_.diagonal[j];
-    for (uint64_t slot = begin; slot < end; ++slot)
-      entry_[tables_.row_index[slot]] = {{}, slot, false, {}};
-    for (uint64_t p = tables_.input_offset[j]; p < tables_.input_offset[j + 1]; ++p)
-      entry_[tables_.input_row[p]].input = p;
+    note_inputs(j);
     largest_ = b().constant(type_, real(0));
 
     for (uint64_t slot = begin; slot < pivot; ++slot) {
@@ -310,8 +375,8 @@ private:
       entry.value = load(entry.slot);
     } else if (entry.input) {
       const uint64_t p = *entry.input;
-      const Reg given = b().load(place_of(argument(0), argument(3), tables_.input_source[p]), 0, 1,
-                                 Cache::readonly);
+      const Reg given = next(kInput + p);
+      forget(kInput + p);
       entry.value = scaled(given, tables_.input_scale.empty() ? 1 : tables_.input_scale[p]);
       const Reg magnitude = b().value(Opcode::abs, type_, {entry.value});
       const Reg larger = b().compare(Comparison::gt, type_, magnitude, largest_);
@@ -340,9 +405,9 @@ private:
       entry.stored = true;
       entry.value = {};
     }
-    store(tables_.nnz(), largest_);
+    store(carried(), largest_);
     cut();
-    largest_ = load(tables_.nnz());
+    largest_ = load(carried());
   }
 
   const LuTables& tables_;
@@ -350,6 +415,7 @@ private:
   Reg zero_, check_, replaced_, largest_;
 };
 
+/// Rows of the forward substitution, then those of the backward one.
 class SolveWriter : public SequenceWriter {
 public:
   SolveWriter(ir::Module& module, const LuTables& tables, const LuBatchOptions& options)
@@ -358,52 +424,58 @@ public:
                         {pointer_to(options.type), "x"},
                         {pointer_to(options.type), "factors"},
                         {Scalar::i32, "instances"}},
-                       tables.nnz()),
+                       tables.nnz(), tables.size),
         tables_(tables) {}
 
-  void write() {
-    const uint32_t n = tables_.size;
-    for (uint32_t i = 0; i < n; ++i) {
-      for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
-        const uint32_t k = tables_.column_index[p];
-        items_.push_back({tables_.row_slot[p], 0});
-        items_.push_back({unknown(k), k + 1});
-      }
-      items_.push_back({tables_.diagonal[i], 0});
-    }
-    for (uint32_t i = n; i-- > 0;) {
-      for (uint64_t p = tables_.row_offset[i + 1]; --p > tables_.row_diagonal[i];) {
-        const uint32_t k = tables_.column_index[p];
-        items_.push_back({tables_.row_slot[p], 0});
-        items_.push_back({unknown(k), n + (n - k)});
-      }
-      items_.push_back({tables_.diagonal[i], 0});
-      items_.push_back({unknown(i), i + 1});
-    }
+  std::vector<uint32_t> write_forward(const std::vector<uint32_t>& share, uint32_t warp) {
+    backward_ = false;
+    return write(share, warp);
+  }
+  std::vector<uint32_t> write_backward(std::vector<uint32_t> share, uint32_t warp) {
+    backward_ = true;
+    std::reverse(share.begin(), share.end());
+    return write(share, warp);
+  }
+
+private:
+  Reg factors() const override { return argument(2); }
+  /// Of the warp, for what a cut inside a row carries over.
+  uint64_t carried() const { return tables_.nnz() + warp(); }
+  /// The place of z(i), then of x(i).
+  uint64_t unknown(uint32_t i) const { return tables_.nnz() + kLuBatchMostWarps + i; }
+
+  Reg load(uint64_t number) override {
+    if (number < kInput)
+      return SequenceWriter::load(number);
+    return b().load(place_of(argument(0), argument(3), number - kInput), 0, 1, Cache::readonly);
+  }
+
+  void write_share(const std::vector<uint32_t>& share) override {
+    for (const uint32_t i : share)
+      backward_ ? list_backward(i) : list_forward(i);
     begin_function();
-    for (uint32_t i = 0; i < n; ++i) {
+    for (const uint32_t i : share) {
       if (is_full())
         cut();
-      write_forward(i);
-      ++done_;
-    }
-    for (uint32_t i = n; i-- > 0;) {
-      if (is_full())
-        cut();
-      write_backward(i);
+      backward_ ? write_backward(i) : write_forward(i);
       ++done_;
     }
     end_function();
   }
 
-private:
-  Reg factors() const override { return argument(2); }
-  /// The place of z(i), then of x(i).
-  uint64_t unknown(uint32_t i) const { return tables_.nnz() + 1 + i; }
-
+  void list_forward(uint32_t i) {
+    items_.push_back({kInput + tables_.row_order[i], 0});
+    for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
+      const uint32_t k = tables_.column_index[p];
+      items_.push_back({tables_.row_slot[p], 0});
+      items_.push_back({unknown(k), ready_after(k)});
+    }
+    items_.push_back({tables_.diagonal[i], 0});
+  }
   void write_forward(uint32_t i) {
     const uint32_t row = tables_.row_order[i];
-    const Reg given = b().load(place_of(argument(0), argument(3), row), 0, 1, Cache::readonly);
+    const Reg given = next(kInput + row);
+    forget(kInput + row);
     Reg sum = scaled(given, tables_.row_scale.empty() ? 1 : tables_.row_scale[row]);
     for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
       sum = cut_where_full(sum);
@@ -413,6 +485,15 @@ private:
     finish(unknown(i), b().mul(type_, sum, next(tables_.diagonal[i])));
   }
 
+  void list_backward(uint32_t i) {
+    for (uint64_t p = tables_.row_offset[i + 1]; --p > tables_.row_diagonal[i];) {
+      const uint32_t k = tables_.column_index[p];
+      items_.push_back({tables_.row_slot[p], 0});
+      items_.push_back({unknown(k), ready_after(k)});
+    }
+    items_.push_back({tables_.diagonal[i], 0});
+    items_.push_back({unknown(i), 0});
+  }
   void write_backward(uint32_t i) {
     Reg sum;
     for (uint64_t p = tables_.row_offset[i + 1]; --p > tables_.row_diagonal[i];) {
@@ -435,22 +516,27 @@ private:
   Reg cut_where_full(Reg sum) {
     if (!is_full())
       return sum;
-    store(tables_.nnz(), sum);
+    store(carried(), sum);
     cut();
-    return load(tables_.nnz());
+    return load(carried());
   }
 
   const LuTables& tables_;
+  bool backward_ = false;
 };
 
-/// Calls the functions for the lanes that have an instance.
+/// Calls the functions for the lanes that have an instance, each warp of a block its own, with a
+/// barrier between stages.
 class KernelWriter {
 public:
-  KernelWriter(ir::Module& module, const char* name, uint32_t bytes)
-      : module_(module), bytes_(bytes), b_(module, function_) {
+  /// functions[s][w]: of warp w in stage s.
+  using Functions = std::vector<std::vector<std::vector<uint32_t>>>;
+
+  KernelWriter(ir::Module& module, const char* name, uint32_t bytes, uint32_t warps)
+      : module_(module), bytes_(bytes), warps_(warps), b_(module, function_) {
     function_.name = name;
     function_.kind = ir::FunctionKind::kernel;
-    function_.block[0] = kLuBatchLanes;
+    function_.block[0] = kLuBatchLanes * warps;
   }
   KernelWriter(const KernelWriter&) = delete;
   KernelWriter& operator=(const KernelWriter&) = delete;
@@ -458,10 +544,12 @@ public:
   Reg parameter(ir::Type type, const char* name) { return b_.parameter(type, name); }
   void begin(Reg instances) {
     group_ = b_.special(ir::Special::block_x);
-    lane_ = b_.special(ir::Special::thread_x);
+    const Reg thread = b_.special(ir::Special::thread_x);
+    lane_ = b_.value(Opcode::bit_and, Scalar::i32, {thread, Operand::integer(kLuBatchLanes - 1)});
+    warp_ = b_.value(Opcode::shr, Scalar::i32, {thread, Operand::integer(5)});
     const Reg before = b_.mul(Scalar::i32, group_, Operand::integer(kLuBatchLanes));
     instance_ = b_.add(Scalar::i32, before, lane_);
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, instance_, instances));
+    has_instance_ = b_.compare(Comparison::lt, Scalar::i32, instance_, instances);
   }
   Reg of_instance(Reg pointer, uint32_t bytes) {
     return b_.index(pointer, instance_, Operand::integer(bytes));
@@ -471,27 +559,118 @@ public:
         factors, group_, Operand::integer(static_cast<int64_t>(numbers * kLuBatchLanes * bytes_)));
     return b_.index(group, lane_, Operand::integer(bytes_));
   }
-  void clear(Reg word) { b_.store(word, 0, b_.constant(Scalar::i32, Operand::integer(0))); }
-  void finish(const std::vector<uint32_t>& functions, const std::vector<Reg>& arguments) {
-    for (uint32_t function : functions)
-      b_.call(function, arguments);
-    b_.end();
+  void clear(Reg word) {
+    begin_warp(0);
+    b_.store(word, 0, b_.constant(Scalar::i32, Operand::integer(0)));
+    end_warp();
+    meet();
+  }
+  void finish(const Functions& functions, const std::vector<Reg>& arguments) {
+    for (size_t stage = 0; stage < functions.size(); ++stage) {
+      if (stage > 0)
+        meet();
+      for (uint32_t warp = 0; warp < functions[stage].size(); ++warp) {
+        if (functions[stage][warp].empty())
+          continue;
+        begin_warp(warp);
+        for (const uint32_t function : functions[stage][warp])
+          b_.call(function, arguments);
+        end_warp();
+      }
+    }
     b_.return_void();
     module_.functions.push_back(std::move(function_));
   }
 
 private:
+  void begin_warp(uint32_t warp) {
+    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, warp_, Operand::integer(warp)));
+    b_.if_begin(has_instance_);
+  }
+  void end_warp() {
+    b_.end();
+    b_.end();
+  }
+  void meet() {
+    if (warps_ > 1)
+      b_.barrier();
+  }
+
   ir::Module& module_;
-  const uint32_t bytes_;
+  const uint32_t bytes_, warps_;
   ir::Function function_;
   ir::Builder b_;
-  Reg group_, lane_, instance_;
+  Reg group_, lane_, warp_, instance_, has_instance_;
 };
+
+/// As many warps as have something to do.
+uint32_t busy_warps(const LuBatchShares& shares) {
+  uint32_t busy = 1;
+  for (const auto& stage : shares.stages)
+    for (uint32_t warp = 0; warp < stage.size(); ++warp)
+      if (!stage[warp].empty())
+        busy = std::max(busy, warp + 1);
+  return busy;
+}
+
+void write_factor(ir::Module& module, const LuTables& tables, const LuBatchOptions& options) {
+  const LuBatchShares shares =
+      share_lu_batch(tables, lu_batch_factor_weights(tables), options.warps);
+  FactorWriter writer(module, tables, options);
+  KernelWriter::Functions functions;
+  for (const auto& stage : shares.stages)
+    for (uint32_t warp = 0; warp < stage.size(); ++warp) {
+      if (warp == 0)
+        functions.emplace_back();
+      functions.back().push_back(writer.write(stage[warp], warp));
+    }
+  const Scalar type = options.type;
+  const uint32_t bytes = bytes_of(type);
+  KernelWriter kernel(module, kLuBatchFactorKernel, bytes, busy_warps(shares));
+  const Reg values = kernel.parameter(pointer_to(type), "values");
+  const Reg factors = kernel.parameter(pointer_to(type), "factors");
+  const Reg status = kernel.parameter(pointer_to(Scalar::i32), "status");
+  const Reg instances = kernel.parameter(Scalar::i32, "instances");
+  const Reg threshold = kernel.parameter(type, "threshold");
+  kernel.begin(instances);
+  const Reg word = kernel.of_instance(status, sizeof(uint32_t));
+  const std::vector<Reg> arguments = {kernel.of_instance(values, bytes),
+                                      kernel.of_lane(factors, lu_batch_numbers(tables)), word,
+                                      instances, threshold};
+  kernel.clear(word);
+  kernel.finish(functions, arguments);
+}
+
+void write_solve(ir::Module& module, const LuTables& tables, const LuBatchOptions& options) {
+  const LuBatchShares shares =
+      share_lu_batch(tables, lu_batch_solve_weights(tables), options.warps);
+  SolveWriter writer(module, tables, options);
+  KernelWriter::Functions functions;
+  const size_t stages = shares.stages.size();
+  for (size_t stage = 0; stage < 2 * stages; ++stage) {
+    const bool forward = stage < stages;
+    const auto& share = shares.stages[forward ? stage : 2 * stages - 1 - stage];
+    functions.emplace_back();
+    for (uint32_t warp = 0; warp < share.size(); ++warp)
+      functions.back().push_back(forward ? writer.write_forward(share[warp], warp)
+                                         : writer.write_backward(share[warp], warp));
+  }
+  const Scalar type = options.type;
+  const uint32_t bytes = bytes_of(type);
+  KernelWriter kernel(module, kLuBatchSolveKernel, bytes, busy_warps(shares));
+  const Reg b = kernel.parameter(pointer_to(type), "b");
+  const Reg x = kernel.parameter(pointer_to(type), "x");
+  const Reg factors = kernel.parameter(pointer_to(type), "factors");
+  const Reg instances = kernel.parameter(Scalar::i32, "instances");
+  kernel.begin(instances);
+  kernel.finish(functions, {kernel.of_instance(b, bytes), kernel.of_instance(x, bytes),
+                            kernel.of_lane(factors, lu_batch_numbers(tables)), instances});
+}
 
 } // namespace
 
 uint64_t lu_batch_numbers(const LuTables& tables) {
-  return tables.nnz() + 1 + tables.size;
+  return tables.nnz() + kLuBatchMostWarps + tables.size;
 }
 
 bool is_unrolled(const LuTables& tables, const LuBatchOptions& options) {
@@ -507,38 +686,20 @@ ir::Module make_lu_batch(const LuTables& tables, const LuBatchOptions& options) 
                     "{} numbers; this pattern has {} and {}",
                     options.most_multiply_adds, kMostNumbers, work, numbers),
         "larger ones are worked through by tables");
+  if (options.warps == 0 || options.warps > kLuBatchMostWarps)
+    throw InternalError(fmt::format("a batch by {} warps a block", options.warps));
   ir::Module module;
-  const Scalar type = options.type;
-  const uint32_t bytes = bytes_of(type);
-  {
-    FactorWriter functions(module, tables, options);
-    functions.write();
-    KernelWriter kernel(module, kLuBatchFactorKernel, bytes);
-    const Reg values = kernel.parameter(pointer_to(type), "values");
-    const Reg factors = kernel.parameter(pointer_to(type), "factors");
-    const Reg status = kernel.parameter(pointer_to(Scalar::i32), "status");
-    const Reg instances = kernel.parameter(Scalar::i32, "instances");
-    const Reg threshold = kernel.parameter(type, "threshold");
-    kernel.begin(instances);
-    const Reg word = kernel.of_instance(status, sizeof(uint32_t));
-    kernel.clear(word);
-    kernel.finish(functions.functions(),
-                  {kernel.of_instance(values, bytes), kernel.of_lane(factors, numbers), word,
-                   instances, threshold});
-  }
-  SolveWriter functions(module, tables, options);
-  functions.write();
-  KernelWriter kernel(module, kLuBatchSolveKernel, bytes);
-  const Reg b = kernel.parameter(pointer_to(type), "b");
-  const Reg x = kernel.parameter(pointer_to(type), "x");
-  const Reg factors = kernel.parameter(pointer_to(type), "factors");
-  const Reg instances = kernel.parameter(Scalar::i32, "instances");
-  kernel.begin(instances);
-  const Reg b_place = kernel.of_instance(b, bytes), x_place = kernel.of_instance(x, bytes);
-  kernel.finish(functions.functions(),
-                {b_place, x_place, kernel.of_lane(factors, numbers), instances});
+  write_factor(module, tables, options);
+  write_solve(module, tables, options);
   ir::verify_or_throw(module, "lowering a batch of sparse LU");
   return module;
+}
+
+uint32_t lu_batch_threads(const ir::Module& module, std::string_view kernel) {
+  for (const ir::Function& function : module.functions)
+    if (function.name == kernel)
+      return function.block[0];
+  throw InternalError(fmt::format("a batch without the kernel {}", kernel));
 }
 
 } // namespace sparsertc

@@ -4,7 +4,7 @@
 // Instances stand in groups of a warp. The numbers of a group are one behind the other, each for
 // all lanes: number s of instance g * 32 + lane is factors[(g * numbers + s) * 32 + lane], so one
 // pointer and a constant offset reach all of them. Slots of L'+U (ir/lu_tables.h) come first, then
-// a number for what a cut inside a column carries over, then z and x of a solve.
+// a number for what a cut inside a column carries over for each warp, then z and x of a solve.
 //
 // The matrices' values are values[entry * instances + instance], entries in the caller's order;
 // right-hand sides and solutions are b[row * instances + instance], x[column * instances +
@@ -15,6 +15,7 @@
 #include "ir/module.h"
 
 #include <cstdint>
+#include <string_view>
 
 namespace sparsertc {
 
@@ -27,14 +28,20 @@ struct LuBatchOptions {
   uint32_t window = 64;
   /// Operands that are loaded before the one that is needed now.
   uint32_t ahead = 24;
+  /// Of a block, which share its instances' columns (compiler/inspect/lu_batch_shares.h); from 1 to
+  /// kLuBatchMostWarps. Kernels whose columns cannot be shared have fewer.
+  uint32_t warps = 1;
+  /// Of a thread, at most; 0: as many as allow four blocks on a multiprocessor.
+  uint32_t registers = 0;
   /// More multiply-adds than this are refused: assembling takes time for each.
   uint64_t most_multiply_adds = 300000;
 };
 
 inline constexpr const char* kLuBatchFactorKernel = "sparsertc_lu_batch_factor";
 inline constexpr const char* kLuBatchSolveKernel = "sparsertc_lu_batch_solve";
-/// Threads of a block: a group of instances.
+/// Instances of a group, which a block has.
 inline constexpr uint32_t kLuBatchLanes = 32;
+inline constexpr uint32_t kLuBatchMostWarps = 8;
 /// A status word: the number of replaced pivots, and this bit where a number of the factorization
 /// is not finite (so it is for a column of zeros).
 inline constexpr uint32_t kLuBatchNotFinite = 0x80000000;
@@ -57,7 +64,11 @@ uint64_t lu_batch_numbers(const LuTables& tables);
 ///     s = fma(U(i,k), x(k), s) from the first product on, x(i) = fma(-s, d(i), z(i)). b and x must
 ///     not overlap.
 ///
-/// UserError where it is not to be unrolled.
+/// The kernels' blocks are as large as the module says (lu_batch_threads). UserError where it is
+/// not to be unrolled.
 ir::Module make_lu_batch(const LuTables& tables, const LuBatchOptions& options = {});
+
+/// Threads of a block of a kernel.
+uint32_t lu_batch_threads(const ir::Module& module, std::string_view kernel);
 
 } // namespace sparsertc

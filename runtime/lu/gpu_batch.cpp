@@ -70,18 +70,18 @@ void GpuBatch::upload(const LuBatchLoop& loop) {
   stream.synchronize("copying the tables of a batch to the GPU");
 }
 
-void GpuBatch::launch(const cuda::Kernel& kernel, std::span<const uint64_t> arguments,
-                      std::span<const uint64_t> tables, const cuda::Stream& stream) const {
+void GpuBatch::launch(const cuda::Kernel& kernel, uint32_t threads,
+                      std::span<const uint64_t> arguments, std::span<const uint64_t> tables,
+                      const cuda::Stream& stream) const {
   std::array<void*, 14> pointers{};
   size_t count = 0;
   for (const std::span<const uint64_t> part : {arguments, tables})
     for (const uint64_t& argument : part)
       pointers[count++] = const_cast<uint64_t*>(&argument); // the driver only reads
-  cuda::check(context_.api().cuLaunchKernel(kernel.handle, static_cast<uint32_t>(groups()), 1, 1,
-                                            code_.lanes, 1, 1, 0, stream.handle(), pointers.data(),
-                                            nullptr),
-              "cuLaunchKernel",
-              [&] { return fmt::format("launching the kernel {}", kernel.name); });
+  cuda::check(
+      context_.api().cuLaunchKernel(kernel.handle, static_cast<uint32_t>(groups()), 1, 1, threads,
+                                    1, 1, 0, stream.handle(), pointers.data(), nullptr),
+      "cuLaunchKernel", [&] { return fmt::format("launching the kernel {}", kernel.name); });
 }
 
 void GpuBatch::factor(cuda::DeviceAddress values, const cuda::Stream& stream,
@@ -94,7 +94,7 @@ void GpuBatch::factor(cuda::DeviceAddress values, const cuda::Stream& stream,
   const uint64_t bits = wide ? std::bit_cast<uint64_t>(threshold)
                              : std::bit_cast<uint32_t>(static_cast<float>(threshold));
   const uint64_t arguments[] = {values, factors_.address(), status_.address(), instances_, bits};
-  launch(factor_, arguments, factor_tables_, stream);
+  launch(factor_, code_.factor_threads, arguments, factor_tables_, stream);
 }
 
 void GpuBatch::solve(cuda::DeviceAddress b, cuda::DeviceAddress x,
@@ -104,7 +104,7 @@ void GpuBatch::solve(cuda::DeviceAddress b, cuda::DeviceAddress x,
     throw UserError("the right-hand sides and the solutions of a batch overlap",
                     "give them memory of their own");
   const uint64_t arguments[] = {b, x, factors_.address(), instances_};
-  launch(solve_, arguments, solve_tables_, stream);
+  launch(solve_, code_.solve_threads, arguments, solve_tables_, stream);
 }
 
 std::vector<BatchStatus> GpuBatch::status(const cuda::Stream& stream) const {

@@ -19,7 +19,9 @@ struct GpuBatchCode {
   std::span<const uint8_t> image; ///< PTX or a cubin
   const char* factor = nullptr;   ///< names of the kernels
   const char* solve = nullptr;
-  uint32_t lanes = 0;          ///< instances of a group, threads of a block
+  uint32_t lanes = 0;          ///< instances of a group, which a block has
+  uint32_t factor_threads = 0; ///< of a block, a multiple of `lanes`
+  uint32_t solve_threads = 0;
   uint64_t numbers = 0;        ///< of an instance in the memory of the factors
   uint32_t number_bytes = 8;   ///< of each of them, of values and of vectors: 4 or 8
   uint32_t not_finite_bit = 0; ///< of a status word
@@ -68,7 +70,7 @@ private:
   using Table = std::unique_ptr<cuda::DeviceBuffer>;
   void upload(const LuBatchLoop& loop);
   uint64_t groups() const { return (instances_ + code_.lanes - 1) / code_.lanes; }
-  void launch(const cuda::Kernel& kernel, std::span<const uint64_t> arguments,
+  void launch(const cuda::Kernel& kernel, uint32_t threads, std::span<const uint64_t> arguments,
               std::span<const uint64_t> tables, const cuda::Stream& stream) const;
 
   const cuda::Context& context_;

@@ -108,6 +108,28 @@ TEST_CASE("batch: functions cut anywhere, little remembered", "[lu_batch]") {
     }
 }
 
+TEST_CASE("batch: the columns shared by warps", "[lu_batch]") {
+  Scene scene;
+  const uint64_t seed = 27;
+  INFO("seed " << seed);
+  Random random(seed);
+  std::vector<Pattern> patterns = {test::random_square(random, 40, 2), arrow(12, true),
+                                   arrow(25, false), test::random_grid(random, 7, 6, 0.3),
+                                   tridiagonal(30)};
+  for (const test::NamedPattern& named : test::hostile_squares(20))
+    patterns.push_back(named.pattern);
+  for (const Pattern& pattern : patterns)
+    for (const uint32_t warps : {2u, 3u, 8u}) {
+      INFO(pattern.rows << " rows, " << pattern.nnz() << " entries, " << warps << " warps");
+      const LuTables tables = test::tables_in_order(pattern, &random);
+      LuBatchOptions options;
+      options.warps = warps;
+      options.operations_of_function = warps == 3 ? 30 : 1500;
+      test::check_batch(*scene.context, tables, dominant(pattern, random, warps == 2 ? 40 : 3),
+                        random, options, warps == 8 ? 0.9 : 0.0);
+    }
+}
+
 /// As T, rounded.
 template <class T>
 std::vector<std::vector<T>> rounded(const Batch& batch) {
@@ -227,7 +249,7 @@ TEST_CASE("batch: the code of a 3 x 3 matrix", "[lu_batch]") {
   // . x x
   const Pattern pattern = test::pattern_of(3, {{0, 0}, {0, 2}, {1, 1}, {1, 2}, {2, 1}, {2, 2}});
   const ir::Module module = make_lu_batch(test::tables_in_order(pattern));
-  REQUIRE(module.functions.size() == 4);
+  REQUIRE(module.functions.size() == 5); // one forward, one backward
   const std::string text = ir::print(module);
   const auto count = [&](const std::string& word) {
     size_t found = 0;
@@ -238,6 +260,7 @@ TEST_CASE("batch: the code of a 3 x 3 matrix", "[lu_batch]") {
   CHECK(count("div.f64") == 3);
   CHECK(count("call @lu_batch_factor_0") == 1);
   CHECK(count("call @lu_batch_solve_0") == 1);
+  CHECK(count("call @lu_batch_solve_1") == 1);
   // Slots: (0,0), (1,1), (2,1), (0,2), (1,2), (2,2), 256 bytes apart. What has just been computed
   // is not loaded: all operands of this factorization are in registers.
   for (int slot = 0; slot < 6; ++slot)
@@ -339,7 +362,11 @@ TEST_CASE("batch: a power grid", "[lu_batch]") {
   for (std::vector<double>& one : values)
     for (double& value : one)
       value *= 1 + 0.1 * random.symmetric();
-  test::check_batch(*scene.context, tables, values, random);
+  for (const uint32_t warps : {1u, 4u}) {
+    LuBatchOptions options;
+    options.warps = warps;
+    test::check_batch(*scene.context, tables, values, random, options);
+  }
 
   const Batch b(kInstances, std::vector<double>(tables.size, 1.0));
   test::LuBatchOnDevice device(*scene.context, tables, kInstances);

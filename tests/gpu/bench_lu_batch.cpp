@@ -2,9 +2,9 @@
 // same machine, where libklu.so.1 is beside this program or where the loader finds it.
 //
 //   bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] [--window N] [--ahead N]
-//                      [--budget N] [--single 1] MATRIX...
+//                      [--warps N] [--registers N] [--budget N] [--single 1] MATRIX...
 //
-// --operations, --window, --ahead   as LuBatchOptions has them
+// --operations, --window, --ahead, --warps, --registers   as LuBatchOptions has them
 // --budget N                        multiply-adds up to which code is unrolled, else it loops
 // --single 1                        in f32
 //
@@ -79,6 +79,8 @@ int run(int count, char** words) {
                              : word == "--operations" ? &request.code.operations_of_function
                              : word == "--window"     ? &request.code.window
                              : word == "--ahead"      ? &request.code.ahead
+                             : word == "--warps"      ? &request.code.warps
+                             : word == "--registers"  ? &request.code.registers
                              : word == "--budget"     ? &budget
                              : word == "--single"     ? &single
                                                       : nullptr;
@@ -91,7 +93,8 @@ int run(int count, char** words) {
   }
   if (paths.empty() || request.code.operations_of_function == 0 || request.code.window == 0) {
     fmt::print(stderr, "usage: bench_lu_batch_gpu [--instances N] [--repeat N] [--operations N] "
-                       "[--window N] [--ahead N] [--budget N] [--single 1] MATRIX...\n");
+                       "[--window N] [--ahead N] [--warps N] [--registers N] [--budget N] "
+                       "[--single 1] MATRIX...\n");
     return 2;
   }
   request.instances = instances;

@@ -123,6 +123,8 @@ LuBatchOnDevice<T>::LuBatchOnDevice(const cuda::Context& context, const LuTables
   code.factor = kLuBatchFactorKernel;
   code.solve = kLuBatchSolveKernel;
   code.lanes = kLuBatchLanes;
+  code.factor_threads = lu_batch_threads(module, kLuBatchFactorKernel);
+  code.solve_threads = lu_batch_threads(module, kLuBatchSolveKernel);
   code.numbers = numbers_;
   code.number_bytes = sizeof(T);
   code.not_finite_bit = kLuBatchNotFinite;
