@@ -18,6 +18,9 @@
 //                      dataflow, right-looking, dense-columns, compressed-columns
 // --stages KIND        of columns by levels: auto, none (a launch each), all (one launch)
 // --atomics 1          of columns by levels: additions by atomic operations
+// --rf 1               cusolverRf beside them, where libcusolver.so is: the same order and pivots,
+// the
+//                      fastest of its algorithms; with the largest error of its solution of ones
 //
 // Times are medians in microseconds: of the GPU a replay of the CUDA graph of one factorization, or
 // of one solve for one right-hand side without refinement, between two events. `bound` is the time
@@ -26,6 +29,8 @@
 // which of those that KLU factorizes in more than 100 us were slower here.
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "runtime/lu/factors.h"
+#include "tests/support/cusolver_rf_reference.h"
 #include "tests/support/klu_reference.h"
 #include "tests/support/median_time.h"
 #include "tools/lu_gpu.h"
@@ -41,6 +46,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -109,8 +115,41 @@ void print_summary(const Means& means) {
     fmt::print("{} did not work, {} left out for want of time\n", means.failed, means.left);
 }
 
-void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, TaskPool& pool,
-           Means& means) {
+/// Columns of the line: time, algorithm, how many times `own_us` that is, error.
+std::string cusolver_rf(const cuda::Context& context, const Matrix& a, const LuTables& tables,
+                        unsigned repeat, double own_us, TaskPool& pool) {
+  lu::Factors<double> factors(tables, &pool);
+  factors.refactor(a.values);
+  std::vector<double> b(tables.size, 0);
+  for (size_t p = 0; p < tables.input_row.size(); ++p)
+    b[tables.input_row[p]] += a.values[tables.input_source[p]] *
+                              (tables.input_scale.empty() ? 1.0 : tables.input_scale[p]);
+  std::string columns, refusal;
+  double best = 0;
+  for (int algorithm = 0; algorithm < test::CusolverRfReference::kAlgorithms; ++algorithm) {
+    try {
+      const auto rf =
+          test::CusolverRfReference::make(context, tables, a.values, factors.values(), algorithm);
+      const double time = test::median_us(repeat, [&] { rf->refactor(); });
+      if (best != 0 && time >= best)
+        continue;
+      best = time;
+      std::vector<double> x = b;
+      rf->solve(x);
+      double error = 0;
+      for (const double value : x)
+        error = std::max(error, std::isnan(value) ? HUGE_VAL : std::abs(value - 1));
+      columns =
+          fmt::format(" {:10.1f} {:3} {:7.2f} {:8.1e}", time, algorithm, time / own_us, error);
+    } catch (const RuntimeError& error) {
+      refusal = error.what();
+    }
+  }
+  return columns.empty() ? " " + refusal : columns;
+}
+
+void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu,
+           const cuda::Context* rf, TaskPool& pool, Means& means) {
   const auto* const kind = gpu.solve == LuGpuSolve::dataflow ? "dataflow"
                            : gpu.solve == LuGpuSolve::block  ? "block"
                                                              : "auto";
@@ -171,6 +210,8 @@ void bench(const std::string& path, unsigned repeat, const LuGpuOptions& gpu, Ta
         means.slower_solve.push_back(name);
     }
   }
+  if (rf != nullptr && a.imaginary.empty())
+    line += cusolver_rf(*rf, a, tables, repeat, report.refactor_us, pool);
   fmt::print("{}\n", line);
   std::fflush(stdout);
 }
@@ -194,7 +235,7 @@ int run(int count, char** words) {
   LuGpuOptions gpu;
   std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
   std::vector<LuStrategy> strategies;
-  uint32_t atomics = 0, seconds = 0;
+  uint32_t atomics = 0, rf = 0, seconds = 0;
   bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
@@ -205,6 +246,7 @@ int run(int count, char** words) {
                              : word == "--solve-products" ? &gpu.solve_products
                              : word == "--block-threads"  ? &gpu.block_threads
                              : word == "--atomics"        ? &atomics
+                             : word == "--rf"             ? &rf
                              : word == "--seconds"        ? &seconds
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
@@ -239,7 +281,7 @@ int run(int count, char** words) {
     fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
                        "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
                        "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
-                       "  [--atomics 1] [--seconds N] MATRIX|FOLDER...\n"
+                       "  [--atomics 1] [--rf 1] [--seconds N] MATRIX|FOLDER...\n"
                        "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }
@@ -247,10 +289,14 @@ int run(int count, char** words) {
     fmt::print("no libklu.so.1: times of the GPU alone\n");
   fmt::print(
       "{:18} {:>8} {:>9} {:>6} {:8} {:18} {:8} {:>9} {:>8} {:>5} {:>9} {:>9} {:2} {:>10} {:>9} "
-      "{:>7} {:>7}\n",
+      "{:>7} {:>7}{}\n",
       "matrix", "n", "nnz(L+U)", "levels", "order", "strategy", "solve by", "refactor", "bound",
-      "x", "solve", "residual", "it", "KLU", "KLU solve", "x", "x solve");
+      "x", "solve", "residual", "it", "KLU", "KLU solve", "x", "x solve",
+      rf == 0 ? "" : " cusolverRf by       x    error");
   TaskPool pool;
+  std::optional<cuda::Context> context;
+  if (rf != 0)
+    context.emplace(cuda::Driver::open());
   int failed = 0;
   const double start = now_s();
   for (const LuStrategy strategy : strategies)
@@ -264,7 +310,7 @@ int run(int count, char** words) {
           continue;
         }
         try {
-          bench(path, std::max(repeat, 1u), gpu, pool, means);
+          bench(path, std::max(repeat, 1u), gpu, context ? &*context : nullptr, pool, means);
         } catch (const NoGpuError& error) {
           fmt::print("SKIPPED: {}\n", error.what());
           return 3;
