@@ -2,6 +2,7 @@
 
 #include "compiler/emit/ptx.h"
 #include "compiler/inspect/lu_schedule.h"
+#include "compiler/lower/lu_refine.h"
 #include "compiler/manifest.h"
 #include "ir/error.h"
 #include "runtime/lu/table_bytes.h"
@@ -104,18 +105,41 @@ LuKernels describe(const lu::GpuCode& code, uint32_t multiprocessors) {
   return kernels;
 }
 
-Assembled assemble(const std::string& ptx, const LuKernels& kernels,
-                   const LuCompileOptions& options) {
-  AssembleRequest request;
-  request.units = {&ptx, 1};
-  request.target = options.target.name;
-  request.kernels = {kernels.input, kernels.factor, kernels.solve_input, kernels.solve};
+std::vector<std::string> names_of(const LuKernels& kernels) {
+  std::vector<std::string> names = {kernels.input, kernels.factor, kernels.solve_input,
+                                    kernels.solve};
   if (!kernels.block_solve.empty())
-    request.kernels.insert(request.kernels.end(), {kernels.block_input, kernels.block_solve});
-  request.provenance = "part=lu\n";
-  request.jobs = options.jobs;
-  request.stop = options.stop;
-  return options.assembler->assemble(request);
+    names.insert(names.end(), {kernels.block_input, kernels.block_solve});
+  return names;
+}
+
+/// Adds the PTX, and a cubin where there is an assembler, whose name is the result.
+std::string add_code(Bundle& bundle, const std::string& part, const std::string& ptx,
+                     std::vector<std::string> kernels, const LuCompileOptions& options) {
+  std::string assembler;
+  if (options.assembler != nullptr) {
+    AssembleRequest request;
+    request.units = {&ptx, 1};
+    request.target = options.target.name;
+    request.kernels = std::move(kernels);
+    request.provenance = part.empty() ? "part=lu\n" : fmt::format("part={}\n", part);
+    request.jobs = options.jobs;
+    request.stop = options.stop;
+    Assembled assembled = options.assembler->assemble(request);
+    assembler = assembled.assembler;
+    bundle.sections.push_back({part + "cubin", std::move(assembled.cubin)});
+  }
+  bundle.sections.push_back({part + "ptx", {ptx.begin(), ptx.end()}});
+  return assembler;
+}
+
+void add_refinement(Bundle& bundle, LuManifest& manifest, const LuCompileOptions& options) {
+  manifest.refinement = LuRefineKernels{kLuRefineBegin,  kLuRefineUpdate, kLuRefineResidual,
+                                        kLuRefineDecide, kLuRefineEnd,    kLuRefineThreads};
+  const ir::Module module = make_lu_refine_kernels({is_complex(manifest.type), false});
+  const LuRefineKernels& kernels = *manifest.refinement;
+  add_code(bundle, kLuRefinePart, emit_ptx(module, options.target),
+           {kernels.begin, kernels.update, kernels.residual, kernels.decide, kernels.end}, options);
 }
 
 void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
@@ -139,15 +163,13 @@ void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
   bundle.sections.push_back({kLuSolveSection, lu::to_bytes(program.flows.solve)});
   if (program.flows.transposed)
     bundle.sections.push_back({kLuTransposedSection, lu::to_bytes(*program.flows.transposed)});
-  const std::string ptx = emit_ptx(program.module, options.target);
-  if (options.assembler != nullptr) {
-    if (options.before_step)
-      options.before_step("assembling");
-    Assembled assembled = assemble(ptx, *manifest.kernels, options);
-    manifest.assembler = assembled.assembler;
-    bundle.sections.push_back({"cubin", std::move(assembled.cubin)});
-  }
-  bundle.sections.push_back({"ptx", {ptx.begin(), ptx.end()}});
+  if (options.before_step && options.assembler != nullptr)
+    options.before_step("assembling");
+  // Residuals are in double precision, and so must the matrix be.
+  if (!is_single(manifest.type))
+    add_refinement(bundle, manifest, options);
+  manifest.assembler = add_code(bundle, "", emit_ptx(program.module, options.target),
+                                names_of(*manifest.kernels), options);
 }
 
 } // namespace

@@ -448,6 +448,7 @@ SPARSERTC_API sparsertc_result sparsertc_network_status(const sparsertc_network*
  *   sparsertc_lu_workspace_initialize  once for each workspace
  *   sparsertc_lu_refactor              for new values: enqueues and returns
  *   sparsertc_lu_solve                 A X = B or A^T X = B: enqueues and returns
+ *   sparsertc_lu_solve_refined         the same, refined to the accuracy of the data
  *   sparsertc_lu_status                when you want to wait and know
  *
  * Values stand in the order of A's rows, in a row by ascending column, with all entries of the
@@ -514,7 +515,7 @@ typedef struct sparsertc_lu_info {
   const char* pattern_digest;   /* SHA-256 of the pattern of A, hexadecimal */
   const char* manifest;         /* all that the bundle says, a JSON object */
   uint32_t code;                /* sparsertc_code */
-  uint32_t reserved;
+  uint32_t has_refinement;      /* 1: sparsertc_lu_solve_refined works */
 } sparsertc_lu_info;
 
 /* Fills in `info`, whose struct_size is set. */
@@ -595,6 +596,52 @@ SPARSERTC_API sparsertc_result sparsertc_lu_solve(const sparsertc_lu* lu,
                                                   const sparsertc_lu_system* system,
                                                   const sparsertc_lu_workspace* workspace,
                                                   void* stream);
+
+/* Bytes of memory for refining the solutions of so many right-hand sides at once.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, or a negative number; has_refinement is 0 */
+SPARSERTC_API sparsertc_result sparsertc_lu_refinement_size(const sparsertc_lu* lu,
+                                                            int64_t right_sides, uint64_t* bytes);
+
+/* How solutions are to be refined, and memory for that: of the device, in a context without a GPU
+ * of the host. What it holds beforehand does not matter. */
+typedef struct sparsertc_lu_refinement {
+  size_t struct_size;     /* sizeof(sparsertc_lu_refinement), set by the caller */
+  void* memory;           /* aligned to workspace_alignment */
+  uint64_t bytes;         /* as sparsertc_lu_refinement_size says, or more */
+  uint32_t maximum_steps; /* corrections of the first solution, at most 1000; with 0 its errors are
+                           * found, and nothing is corrected */
+  uint32_t reserved;      /* 0 */
+  double target;          /* componentwise backward error that is enough, less than 1; 0: the unit
+                           * roundoff, 2^-53 */
+} sparsertc_lu_refinement;
+
+/* Enqueues a solve as sparsertc_lu_solve does, and corrections of each solution by its residual,
+ * computed in double precision from `matrix` itself, until its backward error is at most the target
+ * or a step no longer halves it; the best solution is the result. That is decided on the device:
+ * nothing is copied to the host or waited for, and the launches depend on nothing but
+ * maximum_steps, so that it may be captured. The factors in the workspace are those of `matrix`,
+ * whose pivot_threshold is not used, or of a matrix near it.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  as sparsertc_lu_solve; has_refinement is 0; memory for fewer
+ *                                     right-hand sides than there are
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result sparsertc_lu_solve_refined(const sparsertc_lu* lu,
+                                                          const sparsertc_lu_matrix* matrix,
+                                                          const sparsertc_lu_system* system,
+                                                          const sparsertc_lu_refinement* refinement,
+                                                          const sparsertc_lu_workspace* workspace,
+                                                          void* stream);
+
+/* Waits for the stream and says what has come of the first `right_sides` right-hand sides of the
+ * last refined solve with this memory (of one that there never was, nothing meaningful). Each array
+ * has that many numbers, or is null: the componentwise backward error (the least e such that
+ * (A + E) x = b + f, |E| <= e |A| and |f| <= e |b|, entry by entry), the residual as in
+ * sparsertc_lu_assessment, and the corrections that were kept. Infinite and NaN where x is not
+ * finite, after a factorization that failed, say.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  as sparsertc_lu_solve_refined
+ *   SPARSERTC_ERROR_MACHINE           a kernel on the stream failed */
+SPARSERTC_API sparsertc_result sparsertc_lu_refinement_results(
+    const sparsertc_lu* lu, const sparsertc_lu_refinement* refinement, void* stream,
+    int64_t right_sides, double* backward_errors, double* residuals, int64_t* steps);
 
 /* How the last factorization in a workspace went. Rows and columns are those of A, -1: none. */
 typedef struct sparsertc_lu_factor_status {

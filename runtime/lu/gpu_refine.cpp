@@ -15,6 +15,12 @@
 namespace sparsertc::lu {
 namespace {
 
+/// Of one right-hand side.
+constexpr uint64_t kUpdatePartsBytes =
+    uint64_t{kLuRefineUpdateParts} * kLuRefineUpdateNumbers * sizeof(double);
+constexpr uint64_t kResidualPartsBytes =
+    uint64_t{kLuRefineResidualParts} * kLuRefineResidualNumbers * sizeof(double);
+
 template <class T>
 std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
@@ -91,12 +97,33 @@ void GpuRefinement::solve(const GpuWorkspace& factors, const GpuRefineWorkspace&
   const uint64_t n = plan_.tables().size;
   if (n == 0 || right_sides == 0)
     return;
-  const cuda::DeviceAddress kept = workspace.kept_.address(), r = workspace.r_.address(),
-                            newest = workspace.x_.address(), best = workspace.best_.address(),
-                            records = workspace.records_.address(),
-                            active = workspace.active_.address(),
-                            update_parts = workspace.update_parts_.address(),
-                            parts = workspace.parts_.address();
+  if (factors.right_sides() == 0)
+    throw UserError("the workspace of the factors has no room for a right-hand side");
+  plan_.prepare_solve(factors, transposed, stream);
+  for (uint32_t first = 0; first < right_sides; first += factors.right_sides())
+    solve_some(factors, workspace, values, b, x, first,
+               std::min(factors.right_sides(), right_sides - first), transposed, stream, options);
+}
+
+void GpuRefinement::solve_some(const GpuWorkspace& factors, const GpuRefineWorkspace& workspace,
+                               cuda::DeviceAddress values, cuda::DeviceAddress all_b,
+                               cuda::DeviceAddress all_x, uint32_t first, uint32_t right_sides,
+                               bool transposed, const cuda::Stream& stream,
+                               const RefineOptions& options) const {
+  const uint64_t n = plan_.tables().size;
+  const uint64_t before = first * n * plan_.given_bytes();
+  const auto from = [first](const cuda::DeviceBuffer& array, uint64_t bytes_of_side) {
+    return array.address() + first * bytes_of_side;
+  };
+  const cuda::DeviceAddress b = all_b + before, x = all_x + before;
+  const cuda::DeviceAddress kept = workspace.kept_.address() + before,
+                            r = workspace.r_.address() + before,
+                            newest = workspace.x_.address() + before,
+                            best = workspace.best_.address() + before;
+  const cuda::DeviceAddress records = from(workspace.records_, sizeof(LuRefineRecord)),
+                            active = from(workspace.active_, sizeof(int32_t)),
+                            update_parts = from(workspace.update_parts_, kUpdatePartsBytes),
+                            parts = from(workspace.parts_, kResidualPartsBytes);
   const uint64_t row_blocks = (n + code_.threads - 1) / code_.threads;
   const uint64_t update_blocks = std::min<uint64_t>(row_blocks, kLuRefineUpdateParts);
   const uint64_t warps = code_.threads / LuDataflow::kLanes;
@@ -132,7 +159,6 @@ void GpuRefinement::solve(const GpuWorkspace& factors, const GpuRefineWorkspace&
                              std::bit_cast<uint64_t>(options.slowest)};
   const uint64_t end[] = {newest, best, x, records, n};
   launch(begin_, row_blocks, right_sides, begin, stream);
-  plan_.prepare_solve(factors, transposed, stream);
   for (unsigned step = 0; step <= options.maximum_steps; ++step) {
     plan_.solve_prepared(factors, r, r, right_sides, transposed, stream, active);
     launch(update_, update_blocks, right_sides, update, stream);
@@ -164,16 +190,26 @@ std::vector<RefineResult> GpuRefinement::results(const GpuRefineWorkspace& works
   return results;
 }
 
+GpuRefineWorkspace::GpuRefineWorkspace(const GpuPlan& plan, uint32_t right_sides,
+                                       cuda::DeviceMemory memory)
+    : right_sides_(right_sides), records_(memory.take(right_sides * sizeof(LuRefineRecord))),
+      kept_(memory.take(uint64_t{plan.tables().size} * right_sides * plan.given_bytes())),
+      r_(memory.take(kept_.bytes())), x_(memory.take(kept_.bytes())),
+      best_(memory.take(kept_.bytes())), active_(memory.take(right_sides * sizeof(int32_t))),
+      update_parts_(memory.take(right_sides * kUpdatePartsBytes)),
+      parts_(memory.take(right_sides * kResidualPartsBytes)), bytes_(memory.bytes()) {}
+
 GpuRefineWorkspace::GpuRefineWorkspace(const cuda::Context& context, const GpuPlan& plan,
                                        uint32_t right_sides)
-    : right_sides_(right_sides),
-      kept_(context, uint64_t{plan.tables().size} * right_sides * plan.given_bytes()),
-      r_(context, kept_.bytes()), x_(context, kept_.bytes()), best_(context, kept_.bytes()),
-      records_(context, right_sides * sizeof(LuRefineRecord)),
-      active_(context, right_sides * sizeof(int32_t)),
-      update_parts_(context, uint64_t{right_sides} * kLuRefineUpdateParts * kLuRefineUpdateNumbers *
-                                 sizeof(double)),
-      parts_(context, uint64_t{right_sides} * kLuRefineResidualParts * kLuRefineResidualNumbers *
-                          sizeof(double)) {}
+    : GpuRefineWorkspace(plan, right_sides, cuda::DeviceMemory(context)) {}
+
+GpuRefineWorkspace::GpuRefineWorkspace(const cuda::Context& context, const GpuPlan& plan,
+                                       uint32_t right_sides, cuda::DeviceAddress memory)
+    : GpuRefineWorkspace(plan, right_sides, cuda::DeviceMemory(context, memory)) {}
+
+uint64_t GpuRefineWorkspace::bytes_for(const cuda::Context& context, const GpuPlan& plan,
+                                       uint32_t right_sides) {
+  return GpuRefineWorkspace(context, plan, right_sides, cuda::DeviceAddress{0}).bytes_;
+}
 
 } // namespace sparsertc::lu

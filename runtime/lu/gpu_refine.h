@@ -33,11 +33,11 @@ public:
   GpuRefinement(const cuda::Context& context, const GpuRefineCode& code, const GpuPlan& plan);
 
   /// Enqueues A X = B, or A^T X = B, each right-hand side refined on its own by the rules of
-  /// refine.h: columns of n numbers one behind the other, at most as many as both workspaces have
-  /// room for. `factors` are those of `values` (input_nnz numbers in the caller's order) or of a
-  /// matrix near it. `b` and `x` may be the same memory. The launches are those of
-  /// maximum_steps corrections, whatever is needed, and nothing else, so that it can be captured;
-  /// kernels of corrections that are not needed return at once.
+  /// refine.h: columns of n numbers one behind the other, at most as many as `workspace` has room
+  /// for; where `factors` has room for fewer, they go in turns. `factors` are those of `values`
+  /// (input_nnz numbers in the caller's order) or of a matrix near it. `b` and `x` may be the same
+  /// memory. The launches are those of maximum_steps corrections, whatever is needed, and nothing
+  /// else, so that it can be captured; kernels of corrections that are not needed return at once.
   void solve(const GpuWorkspace& factors, const GpuRefineWorkspace& workspace,
              cuda::DeviceAddress values, cuda::DeviceAddress b, cuda::DeviceAddress x,
              uint32_t right_sides, bool transposed, const cuda::Stream& stream,
@@ -57,6 +57,11 @@ private:
 
   Rows upload(const std::vector<uint32_t>& offset, const std::vector<uint32_t>& index,
               const std::vector<uint32_t>& source, const cuda::Stream& stream) const;
+  /// Of the right-hand sides from `first` on, as many as are solved for at once.
+  void solve_some(const GpuWorkspace& factors, const GpuRefineWorkspace& workspace,
+                  cuda::DeviceAddress values, cuda::DeviceAddress b, cuda::DeviceAddress x,
+                  uint32_t first, uint32_t right_sides, bool transposed, const cuda::Stream& stream,
+                  const RefineOptions& options) const;
   void launch(const cuda::Kernel& kernel, uint64_t blocks, uint32_t right_sides,
               std::span<const uint64_t> arguments, const cuda::Stream& stream) const;
 
@@ -72,6 +77,13 @@ private:
 class GpuRefineWorkspace {
 public:
   GpuRefineWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides);
+  /// The same in memory of the caller's, aligned to DeviceMemory::kAlignment. What is there does
+  /// not matter; the records come first.
+  GpuRefineWorkspace(const cuda::Context& context, const GpuPlan& plan, uint32_t right_sides,
+                     cuda::DeviceAddress memory);
+  /// Of memory for the above.
+  static uint64_t bytes_for(const cuda::Context& context, const GpuPlan& plan,
+                            uint32_t right_sides);
 
   uint32_t right_sides() const { return right_sides_; }
   /// An LuRefineRecord for each.
@@ -79,8 +91,11 @@ public:
 
 private:
   friend class GpuRefinement;
+  GpuRefineWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory);
+
   uint32_t right_sides_;
-  cuda::DeviceBuffer kept_, r_, x_, best_, records_, active_, update_parts_, parts_;
+  cuda::DeviceBuffer records_, kept_, r_, x_, best_, active_, update_parts_, parts_;
+  uint64_t bytes_;
 };
 
 } // namespace sparsertc::lu

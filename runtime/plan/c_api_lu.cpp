@@ -41,6 +41,23 @@ LuSystem to_system(const sparsertc_lu_system& given) {
           given.transposed == 1};
 }
 
+uint64_t checked_sides(int64_t right_sides) {
+  if (right_sides < 0 || right_sides > std::numeric_limits<int32_t>::max())
+    throw UsageError(fmt::format("right_sides is {}, possible are 0 to 2^31 - 1", right_sides));
+  return static_cast<uint64_t>(right_sides);
+}
+
+const sparsertc_lu_refinement& required_refinement(const sparsertc_lu_refinement* refinement) {
+  const sparsertc_lu_refinement& given =
+      required_struct(refinement, "refinement", "sparsertc_lu_refinement");
+  if (given.reserved != 0)
+    throw UsageError("sparsertc_lu_refinement: reserved is not 0");
+  return given;
+}
+LuWorkspace memory_of(const sparsertc_lu_refinement& refinement) {
+  return {address_of(refinement.memory), refinement.bytes};
+}
+
 const sparsertc_lu_system& required_system(const sparsertc_lu_system* system) {
   return required_struct(system, "system", "sparsertc_lu_system");
 }
@@ -133,6 +150,7 @@ sparsertc_result sparsertc_lu_query(const sparsertc_lu* lu, sparsertc_lu_info* i
     info->code = plan.code() == Plan::Code::cubin ? SPARSERTC_CODE_CUBIN
                  : plan.code() == Plan::Code::ptx ? SPARSERTC_CODE_PTX
                                                   : SPARSERTC_CODE_NONE;
+    info->has_refinement = plan.can_refine();
   });
 }
 
@@ -157,9 +175,7 @@ sparsertc_result sparsertc_lu_workspace_size(const sparsertc_lu* lu, int64_t rig
   return guarded([&] {
     uint64_t& result = required(bytes, "bytes");
     const LuPlan& plan = required_plan(lu);
-    if (right_sides < 0 || right_sides > std::numeric_limits<int32_t>::max())
-      throw UsageError(fmt::format("right_sides is {}, possible are 0 to 2^31 - 1", right_sides));
-    result = plan.workspace_bytes(static_cast<uint64_t>(right_sides));
+    result = plan.workspace_bytes(checked_sides(right_sides));
   });
 }
 
@@ -185,6 +201,49 @@ sparsertc_result sparsertc_lu_solve(const sparsertc_lu* lu, const sparsertc_lu_s
   return guarded([&] {
     required_plan(lu).solve(required_workspace(workspace), to_system(required_system(system)),
                             stream_of(stream));
+  });
+}
+
+sparsertc_result sparsertc_lu_refinement_size(const sparsertc_lu* lu, int64_t right_sides,
+                                              uint64_t* bytes) {
+  return guarded([&] {
+    uint64_t& result = required(bytes, "bytes");
+    result = required_plan(lu).refinement_bytes(checked_sides(right_sides));
+  });
+}
+
+sparsertc_result sparsertc_lu_solve_refined(const sparsertc_lu* lu,
+                                            const sparsertc_lu_matrix* matrix,
+                                            const sparsertc_lu_system* system,
+                                            const sparsertc_lu_refinement* refinement,
+                                            const sparsertc_lu_workspace* workspace, void* stream) {
+  return guarded([&] {
+    const sparsertc_lu_refinement& given = required_refinement(refinement);
+    LuRefinement wanted{memory_of(given), address_of(required_matrix(matrix).values), {}};
+    wanted.options.maximum_steps = given.maximum_steps;
+    wanted.options.target = given.target;
+    required_plan(lu).solve_refined(required_workspace(workspace),
+                                    to_system(required_system(system)), wanted, stream_of(stream));
+  });
+}
+
+sparsertc_result sparsertc_lu_refinement_results(const sparsertc_lu* lu,
+                                                 const sparsertc_lu_refinement* refinement,
+                                                 void* stream, int64_t right_sides,
+                                                 double* backward_errors, double* residuals,
+                                                 int64_t* steps) {
+  return guarded([&] {
+    const LuWorkspace memory = memory_of(required_refinement(refinement));
+    const std::vector<lu::RefineResult> results =
+        required_plan(lu).refine_results(memory, checked_sides(right_sides), stream_of(stream));
+    for (size_t side = 0; side < results.size(); ++side) {
+      if (backward_errors != nullptr)
+        backward_errors[side] = results[side].backward_error;
+      if (residuals != nullptr)
+        residuals[side] = results[side].residual;
+      if (steps != nullptr)
+        steps[side] = results[side].steps;
+    }
   });
 }
 

@@ -87,11 +87,13 @@ bool runs_ptx(const std::string& name, uint32_t compute_capability) {
 }
 
 const Bundle::Section& choose_code(const Bundle& bundle, const std::string& target,
-                                   const cuda::DeviceProperties& device, const std::string& name) {
-  const Bundle::Section* cubin = bundle.find("cubin");
-  const Bundle::Section* ptx = bundle.find("ptx");
+                                   const cuda::DeviceProperties& device, const std::string& name,
+                                   const std::string& part) {
+  const Bundle::Section* cubin = bundle.find(part + "cubin");
+  const Bundle::Section* ptx = bundle.find(part + "ptx");
   if (!cubin && !ptx)
-    throw UserError(Place{name, 0, 0, {}}, "the bundle has neither a cubin nor PTX",
+    throw UserError(Place{name, 0, 0, {}},
+                    fmt::format("the bundle has neither a {0}cubin nor {0}PTX", part),
                     "compile it again; a bundle for the CPU cannot be loaded");
   const uint32_t capability = device.compute_capability;
   if (cubin && runs_machine_code(target, capability))

@@ -22,10 +22,12 @@ bool runs_machine_code(const std::string& target, uint32_t compute_capability);
 /// The same for PTX that the driver assembles: sm_90a exactly there, sm_80 on everything later.
 bool runs_ptx(const std::string& target, uint32_t compute_capability);
 
-/// The section that the device runs: the cubin where it fits, else the PTX. Throws
-/// UnsupportedDeviceError where neither does, UserError where the bundle `name` has no code.
+/// The section that the device runs: the cubin where it fits, else the PTX; `part` precedes their
+/// names in bundles with several. Throws UnsupportedDeviceError where neither does, UserError where
+/// the bundle `name` has no code.
 const Bundle::Section& choose_code(const Bundle& bundle, const std::string& target,
-                                   const cuda::DeviceProperties& device, const std::string& name);
+                                   const cuda::DeviceProperties& device, const std::string& name,
+                                   const std::string& part = "");
 
 /// Checks threads and shape of a block, shared memory, rows of the grid and, where the manifest
 /// knows the registers, their number. Throws UnsupportedDeviceError.

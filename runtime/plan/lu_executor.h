@@ -8,6 +8,7 @@
 
 #include "runtime/lu/factors.h"
 #include "runtime/lu/gpu_plan.h"
+#include "runtime/lu/gpu_refine.h"
 #include "runtime/lu/refine.h"
 #include "runtime/plan/execution_context.h"
 #include "runtime/plan/lu_manifest.h"
@@ -34,6 +35,13 @@ struct LuSystem {
   LuAddress x = 0; ///< b itself, or memory that does not overlap it
   uint64_t right_sides = 1;
   bool transposed = false;
+};
+
+/// What a refined solve needs beside a system.
+struct LuRefinement {
+  LuWorkspace memory;   ///< as refinement_bytes() says for the right-hand sides
+  LuAddress values = 0; ///< of A
+  lu::RefineOptions options;
 };
 
 /// What solving with the factors of a matrix is worth.
@@ -63,6 +71,17 @@ public:
   virtual void solve(const LuWorkspace& workspace, const LuSystem& system,
                      cuda::StreamHandle stream) const = 0;
 
+  /// Whether solutions can be refined, and the memory of that for so many right-hand sides.
+  virtual bool can_refine() const = 0;
+  virtual uint64_t refinement_bytes(uint64_t right_sides) const = 0;
+  /// Like solve(); in turns, where the workspace has room for fewer right-hand sides.
+  virtual void solve_refined(const LuWorkspace& workspace, const LuSystem& system,
+                             const LuRefinement& refinement, cuda::StreamHandle stream) const = 0;
+  /// Waits; of the first right-hand sides of the last refined solve there.
+  virtual std::vector<lu::RefineResult> refine_results(const LuWorkspace& memory,
+                                                       uint64_t right_sides,
+                                                       cuda::StreamHandle stream) const = 0;
+
   /// These wait. UsageError where the workspace was never initialised, or nothing factorized in it.
   virtual lu::FactorStatus status(const LuWorkspace& workspace,
                                   cuda::StreamHandle stream) const = 0;
@@ -78,10 +97,17 @@ public:
                               cuda::StreamHandle stream) const = 0;
 };
 
-/// All must outlive it; the plan is owned.
-std::unique_ptr<LuExecutor> make_lu_executor(const cuda::Context& context,
-                                             std::unique_ptr<lu::GpuPlan> plan,
+/// What a GPU executes.
+struct LuGpuParts {
+  std::unique_ptr<lu::GpuPlan> plan;
+  std::unique_ptr<lu::GpuRefinement> refinement; ///< null where solutions cannot be refined
+};
+
+/// The references must outlive it. `pattern` is that of A.
+std::unique_ptr<LuExecutor> make_lu_executor(const cuda::Context& context, LuGpuParts parts,
                                              const LuManifest& manifest);
-std::unique_ptr<LuExecutor> make_lu_executor(const LuTables& tables, const LuManifest& manifest);
+std::unique_ptr<LuExecutor> make_lu_executor(const LuTables& tables,
+                                             const lu::MatrixPattern& pattern,
+                                             const LuManifest& manifest);
 
 } // namespace sparsertc

@@ -60,8 +60,8 @@ private:
 template <class T, class X>
 class GpuExecutor : public LuExecutor {
 public:
-  GpuExecutor(const cuda::Context& context, std::unique_ptr<lu::GpuPlan> plan)
-      : context_(context), plan_(std::move(plan)) {}
+  GpuExecutor(const cuda::Context& context, LuGpuParts parts)
+      : context_(context), plan_(std::move(parts.plan)), refinement_(std::move(parts.refinement)) {}
 
   uint64_t workspace_bytes(uint64_t right_sides) const override {
     const uint64_t at_once = std::min<uint64_t>(right_sides, right_sides_in(UINT64_MAX));
@@ -98,6 +98,31 @@ public:
       plan_->solve(numbers_in(workspace, count), system.b + first * column,
                    system.x + first * column, count, system.transposed, {context_, stream});
     }
+  }
+
+  bool can_refine() const override { return refinement_ != nullptr; }
+
+  uint64_t refinement_bytes(uint64_t right_sides) const override {
+    return lu::GpuRefineWorkspace::bytes_for(context_, *plan_, static_cast<uint32_t>(right_sides));
+  }
+
+  void solve_refined(const LuWorkspace& workspace, const LuSystem& system,
+                     const LuRefinement& refinement, cuda::StreamHandle stream) const override {
+    const auto sides = static_cast<uint32_t>(system.right_sides);
+    const auto room = static_cast<uint32_t>(
+        std::min<uint64_t>(right_sides_in(workspace.bytes), system.right_sides));
+    const lu::GpuRefineWorkspace vectors(context_, *plan_, sides, refinement.memory.memory);
+    refinement_->solve(numbers_in(workspace, room), vectors, refinement.values, system.b, system.x,
+                       sides, system.transposed, {context_, stream}, refinement.options);
+  }
+
+  std::vector<lu::RefineResult> refine_results(const LuWorkspace& memory, uint64_t right_sides,
+                                               cuda::StreamHandle handle) const override {
+    context_.make_current();
+    const auto sides = static_cast<uint32_t>(right_sides);
+    const cuda::Stream stream(context_, handle);
+    stream.synchronize("waiting for a refined solution");
+    return refinement_->results({context_, *plan_, sides, memory.memory}, sides, stream);
   }
 
   lu::FactorStatus status(const LuWorkspace& workspace, cuda::StreamHandle stream) const override {
@@ -156,15 +181,15 @@ private:
 
   const cuda::Context& context_;
   std::unique_ptr<lu::GpuPlan> plan_;
+  std::unique_ptr<lu::GpuRefinement> refinement_; ///< of the plan
 };
 
 } // namespace
 
-std::unique_ptr<LuExecutor> make_lu_executor(const cuda::Context& context,
-                                             std::unique_ptr<lu::GpuPlan> plan,
+std::unique_ptr<LuExecutor> make_lu_executor(const cuda::Context& context, LuGpuParts parts,
                                              const LuManifest& manifest) {
   return with_lu_types(manifest, [&]<class T, class X>() -> std::unique_ptr<LuExecutor> {
-    return std::make_unique<GpuExecutor<T, X>>(context, std::move(plan));
+    return std::make_unique<GpuExecutor<T, X>>(context, std::move(parts));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 namespace sparsertc {
 namespace {
@@ -27,7 +28,8 @@ T* pointer_to(LuAddress address) {
 template <class T, class X>
 class HostExecutor : public LuExecutor {
 public:
-  explicit HostExecutor(const LuTables& tables) : tables_(tables), stages_(tables) {}
+  HostExecutor(const LuTables& tables, const lu::MatrixPattern& pattern)
+      : tables_(tables), pattern_(pattern), stages_(tables) {}
 
   uint64_t workspace_bytes(uint64_t) const override {
     return kNumbersAt + lu::Factors<T>::numbers(tables_) * sizeof(T);
@@ -69,6 +71,38 @@ public:
       factors.solve_rounded(b, x, system.right_sides, system.transposed);
   }
 
+  bool can_refine() const override { return kCanRefine; }
+
+  uint64_t refinement_bytes(uint64_t right_sides) const override {
+    return right_sides * sizeof(lu::RefineResult);
+  }
+
+  void solve_refined(const LuWorkspace& workspace, const LuSystem& system,
+                     const LuRefinement& refinement, cuda::StreamHandle) const override {
+    if constexpr (kCanRefine) {
+      checked(workspace);
+      const lu::Factors<T> factors(tables_, stages_, numbers_in(workspace));
+      const lu::MatrixView<X> a{tables_.size,
+                                pattern_.row_offset,
+                                pattern_.column_index,
+                                {pointer_to<const X>(refinement.values), tables_.input_nnz}};
+      auto* const results = pointer_to<lu::RefineResult>(refinement.memory.memory);
+      for (uint64_t side = 0; side < system.right_sides; ++side) {
+        const std::span<const X> b(pointer_to<const X>(system.b) + side * tables_.size,
+                                   tables_.size);
+        const std::span<X> x(pointer_to<X>(system.x) + side * tables_.size, tables_.size);
+        results[side] =
+            lu::solve_refined<T, X>(factors, a, b, x, system.transposed, refinement.options);
+      }
+    }
+  }
+
+  std::vector<lu::RefineResult> refine_results(const LuWorkspace& memory, uint64_t right_sides,
+                                               cuda::StreamHandle) const override {
+    const auto* const results = pointer_to<const lu::RefineResult>(memory.memory);
+    return {results, results + right_sides};
+  }
+
   lu::FactorStatus status(const LuWorkspace& workspace, cuda::StreamHandle) const override {
     const Header& header = checked(workspace);
     if (header.factorized == 0)
@@ -99,6 +133,9 @@ public:
   }
 
 private:
+  /// Residuals are in double precision, and so must the matrix be.
+  static constexpr bool kCanRefine = std::is_same_v<X, lu::Wide<X>>;
+
   static Header& checked(const LuWorkspace& workspace) {
     Header& header = *pointer_to<Header>(workspace.memory);
     check_initialized(header.record);
@@ -109,14 +146,17 @@ private:
   }
 
   const LuTables& tables_;
+  const lu::MatrixPattern& pattern_;
   const lu::FactorStages stages_;
 };
 
 } // namespace
 
-std::unique_ptr<LuExecutor> make_lu_executor(const LuTables& tables, const LuManifest& manifest) {
+std::unique_ptr<LuExecutor> make_lu_executor(const LuTables& tables,
+                                             const lu::MatrixPattern& pattern,
+                                             const LuManifest& manifest) {
   return with_lu_types(manifest, [&]<class T, class X>() -> std::unique_ptr<LuExecutor> {
-    return std::make_unique<HostExecutor<T, X>>(tables);
+    return std::make_unique<HostExecutor<T, X>>(tables, pattern);
   });
 }
 

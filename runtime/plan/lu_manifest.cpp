@@ -60,6 +60,31 @@ LuKernels read_kernels(const Reader& json) {
   return kernels;
 }
 
+LuRefineKernels read_refinement(const Reader& json) {
+  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
+    json.refuse("interface", std::to_string(kLuKernelInterface));
+  LuRefineKernels kernels;
+  kernels.begin = kernel_name(json, "begin");
+  kernels.update = kernel_name(json, "update");
+  kernels.residual = kernel_name(json, "residual");
+  kernels.decide = kernel_name(json, "decide");
+  kernels.end = kernel_name(json, "end");
+  kernels.threads = threads(json, "threads");
+  return kernels;
+}
+
+Json to_json(const LuRefineKernels& kernels) {
+  Json json;
+  json["interface"] = kLuKernelInterface;
+  json["begin"] = kernels.begin;
+  json["update"] = kernels.update;
+  json["residual"] = kernels.residual;
+  json["decide"] = kernels.decide;
+  json["end"] = kernels.end;
+  json["threads"] = kernels.threads;
+  return json;
+}
+
 Json to_json(const LuKernels& kernels) {
   Json json;
   json["interface"] = kLuKernelInterface;
@@ -120,6 +145,7 @@ std::string lu_manifest_json(const LuManifest& manifest) {
     json["chosen"] = {{"growth", manifest.chosen->growth},
                       {"perturbations", manifest.chosen->perturbed}};
   json["kernels"] = manifest.kernels ? to_json(*manifest.kernels) : Json(nullptr);
+  json["refinement"] = manifest.refinement ? to_json(*manifest.refinement) : Json(nullptr);
   return json.dump(2) + "\n";
 }
 
@@ -171,6 +197,10 @@ LuManifest parse_lu_manifest(const std::string& text, const std::string& name) {
     manifest.kernels = read_kernels(reader.object("kernels"));
   if (manifest.kernels.has_value() == (manifest.target == "host"))
     reader.refuse("kernels", "kernels for a GPU, and none for the host");
+  if (!reader.at("refinement", "an object or null").is_null())
+    manifest.refinement = read_refinement(reader.object("refinement"));
+  if (manifest.refinement && (!manifest.kernels || is_single(manifest.type)))
+    reader.refuse("refinement", "null without kernels, or where the dtype is f32 or c64");
   return manifest;
 }
 

@@ -15,6 +15,9 @@ inline constexpr const char* kLuFactorSection = "lu.factor";
 inline constexpr const char* kLuSolveSection = "lu.solve";
 inline constexpr const char* kLuTransposedSection = "lu.solve_transposed";
 
+/// What precedes "cubin" and "ptx" in the names of the sections with the kernels of refinement.
+inline constexpr const char* kLuRefinePart = "lu.refine.";
+
 /// The type of numbers.
 enum class LuNumber : uint8_t { f32, f64, c64, c128 };
 const char* name_of(LuNumber type);
@@ -33,6 +36,11 @@ struct LuKernels {
   uint32_t input_threads = 0, dataflow_threads = 0, block_threads = 0;
   uint32_t block_shared_bytes = 0; ///< dynamic
   uint32_t multiprocessors = 0;    ///< blocks that must run at once
+};
+/// The kernels of compiler/lower/lu_refine.h.
+struct LuRefineKernels {
+  std::string begin, update, residual, decide, end;
+  uint32_t threads = 0; ///< of a block of each
 };
 /// Of the manifest's kernels; grows when their parameters change, so that no others are launched.
 inline constexpr uint32_t kLuKernelInterface = 1;
@@ -58,6 +66,7 @@ struct LuManifest {
   /// a pattern was given. Of it growth and replaced pivots are known.
   std::optional<lu::FactorStatus> chosen;
   std::optional<LuKernels> kernels;
+  std::optional<LuRefineKernels> refinement; ///< only beside the others
 };
 
 /// JSON text; the same manifest gives the same bytes.

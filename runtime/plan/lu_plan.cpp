@@ -16,6 +16,8 @@ namespace sparsertc {
 namespace {
 
 constexpr uint32_t kWarp = LuDataflow::kLanes;
+/// All are enqueued, whether they are needed or not.
+constexpr unsigned kMostRefineSteps = 1000;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
   throw UserError(Place{name, 0, 0, {}}, what,
@@ -98,6 +100,18 @@ lu::GpuCode code_of(const LuManifest& manifest, const std::vector<uint8_t>& imag
   return code;
 }
 
+lu::GpuRefineCode code_of(const LuRefineKernels& kernels, const Bundle::Section& image) {
+  lu::GpuRefineCode code;
+  code.image = image.bytes;
+  code.begin = kernels.begin.c_str();
+  code.update = kernels.update.c_str();
+  code.residual = kernels.residual.c_str();
+  code.decide = kernels.decide.c_str();
+  code.end = kernels.end.c_str();
+  code.threads = kernels.threads;
+  return code;
+}
+
 void check_device(const LuManifest& manifest, const cuda::DeviceProperties& device,
                   const std::string& name) {
   const LuKernels& kernels = *manifest.kernels;
@@ -120,6 +134,8 @@ void check_device(const LuManifest& manifest, const cuda::DeviceProperties& devi
   check(kernels.factor, kernels.dataflow_threads, 0);
   if (!kernels.block_solve.empty())
     check(kernels.block_solve, kernels.block_threads, kernels.block_shared_bytes);
+  if (manifest.refinement)
+    check(manifest.refinement->begin, manifest.refinement->threads, 0);
 }
 
 } // namespace
@@ -132,7 +148,7 @@ LuPlan::LuPlan(std::shared_ptr<const ExecutionContext> context, const Bundle& bu
   if (context_->gpu())
     load_gpu(bundle, name);
   else
-    executor_ = make_lu_executor(tables_, manifest_);
+    executor_ = make_lu_executor(tables_, pattern_, manifest_);
 }
 
 LuPlan::~LuPlan() {
@@ -155,9 +171,15 @@ void LuPlan::load_gpu(const Bundle& bundle, const std::string& name) {
   check_device(manifest_, gpu.properties(), name);
   const lu::GpuFlows flows = read_flows(bundle, manifest_, tables_, name);
   gpu.make_current();
-  executor_ = make_lu_executor(
-      gpu, std::make_unique<lu::GpuPlan>(gpu, code_of(manifest_, image.bytes), tables_, flows),
-      manifest_);
+  LuGpuParts parts;
+  parts.plan = std::make_unique<lu::GpuPlan>(gpu, code_of(manifest_, image.bytes), tables_, flows);
+  if (manifest_.refinement)
+    parts.refinement = std::make_unique<lu::GpuRefinement>(
+        gpu,
+        code_of(*manifest_.refinement,
+                choose_code(bundle, manifest_.target, gpu.properties(), name, kLuRefinePart)),
+        *parts.plan);
+  executor_ = make_lu_executor(gpu, std::move(parts), manifest_);
   code_ = image.name == "ptx" ? Plan::Code::ptx : Plan::Code::cubin;
 }
 
@@ -222,10 +244,64 @@ void LuPlan::solve(const LuWorkspace& workspace, const LuSystem& system,
   check_system(system);
   if (system.right_sides == 0)
     return;
+  check_has_room(workspace);
+  executor_->solve(workspace, system, stream);
+}
+
+void LuPlan::check_has_room(const LuWorkspace& workspace) const {
   if (executor_->right_sides_in(workspace.bytes) == 0)
     throw UsageError(fmt::format("the workspace has {} bytes, a right-hand side needs {}",
                                  workspace.bytes, workspace_bytes(1)));
-  executor_->solve(workspace, system, stream);
+}
+
+uint64_t LuPlan::refinement_bytes(uint64_t right_sides) const {
+  if (!can_refine())
+    throw UsageError(is_single(manifest_.type)
+                         ? fmt::format("solutions of {} cannot be refined", name_of(manifest_.type))
+                         : std::string("the bundle was compiled without refinement"),
+                     "compile it with numbers=f64 or numbers=mixed");
+  return executor_->refinement_bytes(right_sides);
+}
+
+void LuPlan::check_refinement(const LuWorkspace& memory, uint64_t right_sides) const {
+  const uint64_t needed = refinement_bytes(right_sides);
+  if (needed == 0)
+    return;
+  if (memory.memory == 0)
+    throw UsageError("the memory of the refinement is a null pointer",
+                     "give as much as sparsertc_lu_refinement_size says");
+  if (memory.memory % workspace_alignment() != 0)
+    throw UsageError(fmt::format("the memory of the refinement is not aligned to {} bytes",
+                                 workspace_alignment()));
+  if (memory.bytes < needed)
+    throw UsageError(fmt::format("the refinement's memory has {} bytes, {} right-hand sides need "
+                                 "{}",
+                                 memory.bytes, right_sides, needed));
+}
+
+void LuPlan::solve_refined(const LuWorkspace& workspace, const LuSystem& system,
+                           const LuRefinement& refinement, cuda::StreamHandle stream) const {
+  check_workspace(workspace);
+  check_system(system);
+  check_numbers("values", refinement.values, manifest_.nnz);
+  check_refinement(refinement.memory, system.right_sides);
+  if (!(refinement.options.target >= 0 && refinement.options.target < 1))
+    throw UsageError(fmt::format("a target of {}", refinement.options.target),
+                     "a number from 0, less than 1; 0 is the unit roundoff");
+  if (refinement.options.maximum_steps > kMostRefineSteps)
+    throw UsageError(fmt::format("{} steps of refinement", refinement.options.maximum_steps),
+                     fmt::format("0 to {} are possible", kMostRefineSteps));
+  if (system.right_sides == 0)
+    return;
+  check_has_room(workspace);
+  executor_->solve_refined(workspace, system, refinement, stream);
+}
+
+std::vector<lu::RefineResult> LuPlan::refine_results(const LuWorkspace& memory,
+                                                     uint64_t right_sides,
+                                                     cuda::StreamHandle stream) const {
+  check_refinement(memory, right_sides);
+  return executor_->refine_results(memory, right_sides, stream);
 }
 
 LuStatus LuPlan::status(const LuWorkspace& workspace, cuda::StreamHandle stream) const {
@@ -247,9 +323,7 @@ LuAssessment LuPlan::assess(const LuWorkspace& workspace, LuAddress values,
     assessment.condition = std::numeric_limits<double>::infinity();
     return assessment;
   }
-  if (executor_->right_sides_in(workspace.bytes) == 0)
-    throw UsageError(fmt::format("the workspace has {} bytes, a right-hand side needs {}",
-                                 workspace.bytes, workspace_bytes(1)));
+  check_has_room(workspace);
   return executor_->assess(workspace, pattern_, executor_->read(values, manifest_.nnz, stream),
                            factor, stream);
 }

@@ -56,6 +56,17 @@ public:
                 cuda::StreamHandle stream) const;
   void solve(const LuWorkspace& workspace, const LuSystem& system, cuda::StreamHandle stream) const;
 
+  /// Whether solutions can be refined; the memory for so many right-hand sides (aligned like a
+  /// workspace), a UsageError where they cannot.
+  bool can_refine() const { return executor_->can_refine(); }
+  uint64_t refinement_bytes(uint64_t right_sides) const;
+  /// Like solve, then refines by the rules of runtime/lu/refine.h.
+  void solve_refined(const LuWorkspace& workspace, const LuSystem& system,
+                     const LuRefinement& refinement, cuda::StreamHandle stream) const;
+  /// Waits and says what has come of the first right-hand sides of the last refined solve.
+  std::vector<lu::RefineResult> refine_results(const LuWorkspace& memory, uint64_t right_sides,
+                                               cuda::StreamHandle stream) const;
+
   /// These wait for the stream. UsageError where nothing has been factorized in the workspace.
   LuStatus status(const LuWorkspace& workspace, cuda::StreamHandle stream) const;
   /// An estimate of the condition, and whether the matrix with these values, whose factors the
@@ -73,6 +84,8 @@ private:
   void check_workspace(const LuWorkspace& workspace) const;
   void check_numbers(const char* what, LuAddress address, uint64_t count) const;
   void check_system(const LuSystem& system) const;
+  void check_has_room(const LuWorkspace& workspace) const;
+  void check_refinement(const LuWorkspace& memory, uint64_t right_sides) const;
 
   std::shared_ptr<const ExecutionContext> context_;
   std::string manifest_text_;

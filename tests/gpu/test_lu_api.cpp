@@ -155,6 +155,44 @@ TEST_CASE("lu api: captured into a graph and replayed with other numbers") {
   }
 }
 
+TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize]") {
+  if (!needs_gpu())
+    return;
+  Random random(test_seed(75));
+  const GpuContext there;
+  for (const LuGpuSolve solve : {LuGpuSolve::dataflow, LuGpuSolve::block})
+    for (const bool complex : {false, true})
+      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed}) {
+        CAPTURE(static_cast<int>(solve), complex, static_cast<int>(precision));
+        const Matrix a = safe_matrix(random_square(random, 150, 3), random, complex);
+        LuBundleChoice choice = native_choice();
+        choice.precision = precision;
+        choice.solve = solve;
+        const LuHandle lu = load(there, lu_bundle(a, choice));
+        LuSession session(there.context, false, lu.get(), 2);
+        Matrix near = a;
+        for (double& value : near.values)
+          value *= 1 + 1e-3 * random.symmetric();
+        session.refactor(near);
+        constexpr double kTarget = 256 * 0x1p-53;
+        const uint64_t parts = complex ? 2 : 1;
+        for (const bool transposed : {false, true}) {
+          // Right-hand sides go in turns, as the workspace has room for two.
+          const std::vector<double> b = random_parts(random, 150 * 5 * parts);
+          const std::vector<double> x =
+              session.solve_refined(a, b, 5, transposed, transposed, 12, kTarget);
+          double worst = 0;
+          for (const LuSession::Refined& one : session.refined()) {
+            CHECK(one.backward_error <= kTarget);
+            CHECK(one.steps > 0);
+            worst = std::max(worst, one.residual);
+          }
+          CHECK(largest_residual(a, b, x, transposed) <= worst + kTarget);
+          CHECK(session.solve_refined(a, b, 5, transposed, !transposed, 20, kTarget) == x);
+        }
+      }
+}
+
 TEST_CASE("lu api: streams and threads with workspaces of their own") {
   if (!needs_gpu())
     return;

@@ -107,10 +107,19 @@ LuMemory::LuMemory(const sparsertc_context* context, bool on_host, uint64_t byte
   } else {
     require_ok(sparsertc_memory_allocate(context, bytes, &address));
   }
-  write(std::vector<uint8_t>(bytes, 0xFF));
+  try {
+    write(std::vector<uint8_t>(bytes, 0xFF));
+  } catch (...) {
+    give_back();
+    throw;
+  }
 }
 
 LuMemory::~LuMemory() {
+  give_back();
+}
+
+void LuMemory::give_back() {
   if (!on_host_)
     sparsertc_memory_free(context_, address);
 }
@@ -156,6 +165,34 @@ std::vector<double> LuSession::solve(const std::vector<double>& b, int64_t right
                                       right_sides,   transposed ? 1u : 0u, 0};
   require_ok(sparsertc_lu_solve(lu_, &system, &workspace_, stream));
   status(stream); // waits
+  return unpacked(result.read());
+}
+
+std::vector<double> LuSession::solve_refined(const Matrix& a, const std::vector<double>& b,
+                                             int64_t right_sides, bool transposed, bool in_place,
+                                             uint32_t maximum_steps, double target, void* stream) {
+  const uint64_t bytes = static_cast<uint64_t>(info_.n * right_sides) * info_.element_size;
+  const LuMemory b_there(context_, on_host_, bytes), x_there(context_, on_host_, bytes);
+  uint64_t memory_bytes = 0;
+  require_ok(sparsertc_lu_refinement_size(lu_, right_sides, &memory_bytes));
+  const LuMemory memory(context_, on_host_, memory_bytes);
+  b_there.write(packed(b));
+  values_.write(packed(parts_of(a)));
+  const LuMemory& result = in_place ? b_there : x_there;
+  const sparsertc_lu_matrix matrix = {sizeof matrix, values_.address, 0};
+  const sparsertc_lu_system system = {sizeof system, b_there.address,      result.address,
+                                      right_sides,   transposed ? 1u : 0u, 0};
+  const sparsertc_lu_refinement refinement = {
+      sizeof refinement, memory.address, memory_bytes, maximum_steps, 0, target};
+  require_ok(sparsertc_lu_solve_refined(lu_, &matrix, &system, &refinement, &workspace_, stream));
+  const auto count = static_cast<size_t>(right_sides);
+  std::vector<double> errors(count), residuals(count);
+  std::vector<int64_t> steps(count);
+  require_ok(sparsertc_lu_refinement_results(lu_, &refinement, stream, right_sides, errors.data(),
+                                             residuals.data(), steps.data()));
+  refined_.clear();
+  for (size_t side = 0; side < count; ++side)
+    refined_.push_back({errors[side], residuals[side], steps[side]});
   return unpacked(result.read());
 }
 

@@ -45,6 +45,8 @@ public:
   void* address = nullptr;
 
 private:
+  void give_back();
+
   const sparsertc_context* context_;
   bool on_host_;
   uint64_t bytes_;
@@ -68,6 +70,17 @@ public:
   /// Solutions of A X = B, b in double precision: n numbers (complex ones: pairs) for each.
   std::vector<double> solve(const std::vector<double>& b, int64_t right_sides, bool transposed,
                             bool in_place, void* stream = nullptr);
+  /// The same, refined, with factors of a matrix near `a`, which is given here. What was achieved
+  /// is in refined().
+  std::vector<double> solve_refined(const Matrix& a, const std::vector<double>& b,
+                                    int64_t right_sides, bool transposed, bool in_place,
+                                    uint32_t maximum_steps, double target = 0,
+                                    void* stream = nullptr);
+  struct Refined {
+    double backward_error = 0, residual = 0;
+    int64_t steps = 0;
+  };
+  const std::vector<Refined>& refined() const { return refined_; }
   sparsertc_lu_factor_status status(void* stream = nullptr) const;
 
   const sparsertc_lu_workspace& workspace() const { return workspace_; }
@@ -84,6 +97,7 @@ private:
   sparsertc_lu_info info_;
   LuMemory memory_, values_;
   sparsertc_lu_workspace workspace_;
+  std::vector<Refined> refined_;
 };
 
 /// Values of a matrix, complex ones as pairs.

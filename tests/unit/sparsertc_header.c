@@ -40,6 +40,7 @@ size_t c_size_of_lu_matrix(void);
 size_t c_size_of_lu_system(void);
 size_t c_size_of_lu_factor_status(void);
 size_t c_size_of_lu_assessment(void);
+size_t c_size_of_lu_refinement(void);
 
 size_t c_size_of_lu_info(void) {
   return sizeof(sparsertc_lu_info);
@@ -61,4 +62,7 @@ size_t c_size_of_lu_factor_status(void) {
 }
 size_t c_size_of_lu_assessment(void) {
   return sizeof(sparsertc_lu_assessment);
+}
+size_t c_size_of_lu_refinement(void) {
+  return sizeof(sparsertc_lu_refinement);
 }

@@ -1,11 +1,7 @@
 // Sparse LU through the C API: in host memory, and on a device without a GPU whose kernels are
 // interpreted. Residuals are in double precision.
-#include "compiler/lower/lu_dataflow.h"
-#include "runtime/plan/c_api.h"
-#include "tests/support/fake_context.h"
-#include "tests/support/interpreting_driver.h"
+#include "tests/support/lu_contexts.h"
 #include "tests/support/lu_patterns.h"
-#include "tests/support/lu_session.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -28,56 +24,12 @@ size_t c_size_of_lu_matrix(void);
 size_t c_size_of_lu_system(void);
 size_t c_size_of_lu_factor_status(void);
 size_t c_size_of_lu_assessment(void);
+size_t c_size_of_lu_refinement(void);
 }
 
 namespace {
 
 constexpr uint64_t kSeed = 20260;
-
-/// A context on the interpreter.
-class InterpretedContext : public FakeContext {
-public:
-  InterpretedContext()
-      : FakeContext([](cuda::FakeCudaDriver& driver) {
-          interpret_launches(driver);
-          driver.kernels = {kLuInputKernel, kLuFactorKernel,     kLuSolveInputKernel,
-                            kLuSolveKernel, kLuBlockInputKernel, kLuBlockSolveKernel};
-          driver.attributes[cuda::DeviceAttribute::multiprocessor_count] =
-              1; // blocks run one by one
-          driver.function_attributes[cuda::FunctionAttribute::shared_bytes] = 0;
-        }) {}
-};
-
-class HostContext {
-public:
-  HostContext() { require_ok(sparsertc_context_create(-1, &context)); }
-  ~HostContext() { sparsertc_context_destroy(context); }
-  HostContext(const HostContext&) = delete;
-  HostContext& operator=(const HostContext&) = delete;
-  sparsertc_context* context = nullptr;
-};
-
-struct DestroyLu {
-  void operator()(sparsertc_lu* lu) const { sparsertc_lu_destroy(lu); }
-};
-using LuHandle = std::unique_ptr<sparsertc_lu, DestroyLu>;
-
-sparsertc_result try_load(const sparsertc_context* context, const Bundle& bundle,
-                          sparsertc_lu** lu) {
-  const std::vector<uint8_t> bytes = serialize(bundle);
-  return sparsertc_lu_create(context, bytes.data(), bytes.size(), lu);
-}
-
-LuHandle load(const sparsertc_context* context, const Bundle& bundle) {
-  sparsertc_lu* lu = nullptr;
-  require_ok(try_load(context, bundle, &lu));
-  return LuHandle(lu);
-}
-
-void check_refused(sparsertc_result result, sparsertc_result expected, const char* text) {
-  CHECK(sparsertc_result_name(result) == std::string(sparsertc_result_name(expected)));
-  CHECK_THAT(sparsertc_last_error(), Contains(text));
-}
 
 /// What a solve without refinement may leave: pivots are dominant, so nothing grows.
 double residual_bound(const LuSession& session) {
@@ -164,6 +116,7 @@ TEST_CASE("lu: the structs are the same in C and C++", "[lu_api]") {
   CHECK(c_size_of_lu_system() == sizeof(sparsertc_lu_system));
   CHECK(c_size_of_lu_factor_status() == sizeof(sparsertc_lu_factor_status));
   CHECK(c_size_of_lu_assessment() == sizeof(sparsertc_lu_assessment));
+  CHECK(c_size_of_lu_refinement() == sizeof(sparsertc_lu_refinement));
 }
 
 TEST_CASE("lu: in host memory, every type", "[lu_api]") {
