@@ -1,11 +1,14 @@
 #include "tools/lu_gpu.h"
 
+#include "compiler/assemble/assembler.h"
 #include "compiler/emit/ptx.h"
+#include "compiler/lower/lu_emitted.h"
 #include "compiler/lower/lu_refine.h"
 #include "runtime/driver/graph.h"
 #include "runtime/driver/nvrtc.h"
 #include "runtime/kernels/compile.h"
 #include "runtime/lu/condition.h"
+#include "runtime/lu/gpu_emitted.h"
 #include "runtime/lu/gpu_right_looking.h"
 #include "tools/gpu_device.h"
 
@@ -17,6 +20,47 @@
 #include <type_traits>
 
 namespace sparsertc {
+namespace {
+
+/// The kernels that were made for the pattern, loaded.
+std::unique_ptr<lu::GpuEmitted> load_emitted(const cuda::Context& context, const Target& target,
+                                             const LuTables& tables, const LuGpuProgram& program,
+                                             const LuGpuOptions& options, TaskPool* pool) {
+  const LuEmitted& plan = *program.emitted;
+  lu::GpuEmittedCode code;
+  uint32_t threads = kLuNotesThreads;
+  for (uint32_t number = 0; number < plan.launches.size(); ++number) {
+    code.kernels.push_back(lu_emitted_kernel(number));
+    threads = std::max(threads, plan.launches[number].warps * 32);
+  }
+  code.notes = kLuEmittedNotes;
+  code.notes_threads = kLuNotesThreads;
+  code.notes_slots = kLuNotesSlots;
+  code.factor_bytes = program.code.factor_bytes;
+  code.wide = !options.single;
+  std::vector<uint8_t> image;
+  if (options.assembler != nullptr &&
+      takes_cubins(context, target, options.assembler->identity())) {
+    const std::vector<std::string> units = emit_ptx_units(program.emitted_module, target);
+    AssembleRequest request;
+    request.units = units;
+    request.target = target.name;
+    request.kernels = code.kernels;
+    request.kernels.emplace_back(kLuEmittedNotes);
+    // Functions are assembled apart from the kernels, and must fit the largest block.
+    request.max_registers = register_limit(threads);
+    request.provenance = "part=lu_emitted\n";
+    request.jobs = pool != nullptr ? pool->threads() : 0;
+    image = options.assembler->assemble(request).cubin;
+  } else {
+    const std::string ptx = emit_ptx(program.emitted_module, target);
+    image.assign(ptx.begin(), ptx.end());
+  }
+  code.image = image;
+  return std::make_unique<lu::GpuEmitted>(context, code, tables, plan);
+}
+
+} // namespace
 
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool,
@@ -39,6 +83,8 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
     program.flows.strategy = std::make_shared<lu::GpuRightLooking>(
         context, image, tables, *program.right_looking, options.single);
   }
+  if (program.emitted)
+    program.flows.strategy = load_emitted(context, target, tables, program, options, pool);
   return std::make_unique<lu::GpuPlan>(context, program.code, tables, program.flows);
 }
 

@@ -89,7 +89,8 @@ void declare(CLI::App& parser, LuOptions& options) {
       .add_option("--strategy", options.strategy,
                   "How a GPU factorizes: dataflow, right-looking (columns by levels), "
                   "dense-columns or compressed-columns (the same, with or without dense vectors), "
-                  "or auto: dataflow where its tables fit")
+                  "emitted (by levels, kernels made for the pattern), or auto: dataflow where its "
+                  "tables fit")
       ->capture_default_str()
       ->group("Sparse LU");
   parser

@@ -5,6 +5,7 @@
 #include "compiler/inspect/lu_dataflow.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "compiler/lower/lu_dataflow.h"
+#include "compiler/lower/lu_emitted.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -52,7 +53,7 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
   program.choice = choose_lu_strategy(
       tables, {options.strategy, options.complex, number_bytes(options, options.single),
                device.multiprocessors, device.memory_bytes, options.most_table_bytes,
-               options.fusion, options.atomics});
+               options.fusion, options.atomics, options.budget});
   LuDataflowOptions deal;
   const uint32_t threads = dataflow_threads(tables, options);
   deal.warps = lu::gpu_streams(device.multiprocessors, threads);
@@ -62,6 +63,8 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
     const std::optional<LuGather> gather =
         make_lu_gather(tables, program.choice.dataflow_bytes, pool);
     program.flows.factor = make_factor_dataflow(tables, gather.value(), deal);
+  } else if (program.choice.strategy == LuStrategy::emitted) {
+    program.emitted = make_lu_emitted(tables, program.choice.emitted);
   } else {
     program.right_looking = make_right_looking(tables, program.choice.right_looking);
   }
@@ -86,6 +89,8 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
   if (one_block)
     kernels.block_rows = tables.size;
   program.module = make_lu_kernels(kernels);
+  if (program.emitted)
+    program.emitted_module = make_lu_emitted_kernels(tables, *program.emitted, kernels);
   lu::GpuCode& code = program.code;
   code.input = kLuInputKernel;
   code.factor = kLuFactorKernel;

@@ -3,6 +3,7 @@
 
 #include "compiler/emit/target.h"
 #include "compiler/inspect/lu_strategy.h"
+#include "ir/lu_emitted.h"
 #include "ir/lu_tables.h"
 #include "ir/module.h"
 #include "runtime/host/task_pool.h"
@@ -13,6 +14,7 @@
 
 namespace sparsertc {
 
+class Assembler;
 class Cache;
 
 /// Who solves: all multiprocessors, one block for each right-hand side, or the latter where its
@@ -33,7 +35,11 @@ struct LuGpuOptions {
   /// How to factorize. What is not dataflow needs NVRTC where the plan is made.
   LuStrategy strategy = LuStrategy::dataflow;
   LuStageFusion fusion = LuStageFusion::automatic;
-  bool atomics = false;      ///< LuRightLookingOptions
+  bool atomics = false; ///< LuRightLookingOptions
+  /// Multiply-adds in straight-line code, of kernels that are made for the pattern.
+  uint64_t budget = LuEmittedOptions().most_multiply_adds;
+  /// Assembles these, if given; else the driver does, which takes longer.
+  const Assembler* assembler = nullptr;
   uint64_t memory_limit = 0; ///< of device memory, for the choice; 0: what is free
   Cache* cache = nullptr;    ///< for what NVRTC compiles, if given
 };
@@ -52,8 +58,11 @@ struct LuGpuProgram {
   lu::GpuCode code;
   lu::GpuFlows flows; ///< without a strategy
   LuStrategyChoice choice;
-  /// Where the choice is not dataflow: what lu::GpuRightLooking needs.
+  /// Where columns are worked on by levels: what lu::GpuRightLooking needs.
   std::optional<LuRightLooking> right_looking;
+  /// Where kernels are made for the pattern: what lu::GpuEmitted needs, and these.
+  std::optional<LuEmitted> emitted;
+  ir::Module emitted_module;
 };
 
 /// UserError where the tables do not fit, or where one block is asked to solve and cannot.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace sparsertc {
 namespace {
@@ -42,6 +43,39 @@ LuLevelRange range_of(const LuRightLooking& plan, const LuStageRun& run) {
   return range;
 }
 
+LuLevelRange range_of(const LuEmitted& plan, const LuEmittedLaunch& launch) {
+  LuLevelRange range;
+  range.first = launch.first_level;
+  range.last = launch.end_level - 1;
+  range.stages = launch.end_level - launch.first_level;
+  range.blocks = launch.blocks;
+  range.warps = launch.warps;
+  for (uint32_t number = launch.first_level; number < launch.end_level; ++number) {
+    const LuEmittedLevel& level = plan.levels[number];
+    range.strips += level.strips();
+    range.entries += level.end_task - level.first_task;
+    range.multiply_adds += level.multiply_adds;
+    range.unrolled += level.unrolled;
+  }
+  return range;
+}
+
+/// What the two columns before the multiply-adds hold.
+std::pair<uint64_t, uint64_t> counts_of(const LuLevelRange& range, LuStrategy strategy) {
+  if (strategy == LuStrategy::emitted)
+    return {range.strips, range.entries};
+  return {range.updates, range.dense_updates};
+}
+
+std::string who_works(bool alone, LuStrategy strategy) {
+  if (alone)
+    return "one block, a barrier of its warps between levels";
+  return strategy == LuStrategy::emitted
+             ? "a warp a strip, a long entry or 32 short ones, a launch "
+               "a level"
+             : "a warp an update, a launch a level";
+}
+
 } // namespace
 
 LuStrategyReport report_strategy(const LuTables& tables, LuStrategyRequest request) {
@@ -55,6 +89,13 @@ LuStrategyReport report_strategy(const LuTables& tables, LuStrategyRequest reque
   report.bytes = report.choice.dataflow_bytes;
   if (report.choice.strategy == LuStrategy::dataflow)
     return report;
+  if (report.choice.strategy == LuStrategy::emitted) {
+    const LuEmitted plan = make_lu_emitted(tables, report.choice.emitted);
+    report.bytes = plan.table_bytes();
+    for (const LuEmittedLaunch& launch : plan.launches)
+      report.ranges.push_back(range_of(plan, launch));
+    return report;
+  }
   const LuRightLooking plan = make_right_looking(tables, report.choice.right_looking);
   report.bytes = right_looking_bytes(tables, plan, request.number_bytes);
   for (const LuStageRun& run : plan.runs)
@@ -73,14 +114,19 @@ Json to_json(const LuStrategyReport& report) {
                {"dense_columns_fitting", report.choice.columns.fitting()},
                {"columns_in_flight", report.choice.columns.in_flight},
                {"ranges", Json::array()}};
-  for (const LuLevelRange& range : report.ranges)
-    json["ranges"].push_back({{"first_level", range.first},
-                              {"last_level", range.last},
-                              {"updates", range.updates},
-                              {"dense_updates", range.dense_updates},
-                              {"multiply_adds", range.multiply_adds},
-                              {"blocks", range.blocks},
-                              {"warps", range.warps}});
+  const bool emitted = report.choice.strategy == LuStrategy::emitted;
+  for (const LuLevelRange& range : report.ranges) {
+    Json one = {{"first_level", range.first}, {"last_level", range.last}};
+    const auto [first, second] = counts_of(range, report.choice.strategy);
+    one[emitted ? "strips" : "updates"] = first;
+    one[emitted ? "entries_by_tables" : "dense_updates"] = second;
+    one["multiply_adds"] = range.multiply_adds;
+    if (emitted)
+      one["multiply_adds_unrolled"] = range.unrolled;
+    one["blocks"] = range.blocks;
+    one["warps"] = range.warps;
+    json["ranges"].push_back(one);
+  }
   return json;
 }
 
@@ -95,8 +141,11 @@ std::string to_text(const LuStrategyReport& report, uint64_t levels) {
                               "operands are there\n",
                               levels);
   // Neighbouring launches of one kind in one line.
-  text += fmt::format("\n{:>15} {:>9} {:>10} {:>10} {:>14}  {}\n", "levels", "launches", "updates",
-                      "dense", "multiply-adds", "who");
+  const LuStrategy strategy = report.choice.strategy;
+  const bool emitted = strategy == LuStrategy::emitted;
+  text += fmt::format("\n{:>15} {:>9} {:>10} {:>10} {:>14}{}  {}\n", "levels", "launches",
+                      emitted ? "strips" : "updates", emitted ? "entries" : "dense",
+                      "multiply-adds", emitted ? fmt::format(" {:>14}", "unrolled") : "", "who");
   for (size_t first = 0; first < report.ranges.size();) {
     LuLevelRange sum = report.ranges[first];
     size_t end = first + 1;
@@ -108,14 +157,18 @@ std::string to_text(const LuStrategyReport& report, uint64_t levels) {
       sum.last = next.last;
       sum.updates += next.updates;
       sum.dense_updates += next.dense_updates;
+      sum.strips += next.strips;
+      sum.entries += next.entries;
       sum.multiply_adds += next.multiply_adds;
+      sum.unrolled += next.unrolled;
     }
-    text += fmt::format("{:>15} {:>9} {:>10} {:>10} {:>14}  {}\n",
+    const auto [left, right] = counts_of(sum, strategy);
+    text += fmt::format("{:>15} {:>9} {:>10} {:>10} {:>14}{}  {}\n",
                         sum.first == sum.last ? std::to_string(sum.first)
                                               : fmt::format("{} - {}", sum.first, sum.last),
-                        end - first, sum.updates, sum.dense_updates, sum.multiply_adds,
-                        alone ? "one block, a barrier of its warps between levels"
-                              : "a warp an update, a launch a level");
+                        end - first, left, right, sum.multiply_adds,
+                        emitted ? fmt::format(" {:>14}", sum.unrolled) : "",
+                        who_works(alone, strategy));
     first = end;
   }
   return text;

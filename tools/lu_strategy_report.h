@@ -19,7 +19,10 @@ struct LuLevelRange {
   uint32_t stages = 0;        ///< one behind the other in the launch
   uint64_t updates = 0;       ///< of columns by columns of these levels, as warps share them
   uint64_t dense_updates = 0; ///< by way of dense vectors
-  uint64_t multiply_adds = 0;
+  uint64_t strips = 0;        ///< of straight-line code, of kernels made for the pattern
+  uint64_t entries = 0;       ///< of L + U that these gather by tables
+  uint64_t multiply_adds = 0; ///< of all
+  uint64_t unrolled = 0;      ///< of those, in straight-line code
   uint32_t blocks = 0;
   uint32_t warps = 0; ///< of a block
 };

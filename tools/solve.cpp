@@ -46,7 +46,7 @@ struct SolveOptions {
   unsigned steps = 20;
   unsigned repeat = 1;
   uint64_t batch = 0;
-  uint64_t budget = LuBatchOptions().most_multiply_adds;
+  std::optional<uint64_t> budget;
   uint64_t seed = 1;
   AssemblerOptions assembler;
   CacheOptions cache;
@@ -284,7 +284,7 @@ int run_batch(const SolveOptions& options) {
   request.seed = options.seed;
   request.repeat = solver.repeat;
   request.factor = solver.factor;
-  request.code.most_multiply_adds = options.budget;
+  request.code.most_multiply_adds = options.budget.value_or(request.code.most_multiply_adds);
   if (solver.precision == LuPrecision::f32)
     request.code.type = ir::Scalar::f32;
   LuBatchReport report;
@@ -338,10 +338,18 @@ int run(const SolveOptions& options) {
   const bool named = gpu_options.strategy != LuStrategy::automatic;
   if (named && device == 1)
     throw UsageError("--strategy says how a GPU factorizes", "without it --device=cpu does");
+  if (options.budget && gpu_options.strategy != LuStrategy::emitted)
+    throw UsageError("--budget: says what --batch or --strategy=emitted unrolls", "leave it out");
   const bool forced = device == 2 || named;
   if (forced || symbolic.where == "gpu")
     require_gpu(); // before long work
   std::optional<Cache> cache;
+  std::unique_ptr<Assembler> assembler;
+  if (gpu_options.strategy == LuStrategy::emitted) {
+    assembler = require_cached_assembler(options.assembler, options.cache);
+    gpu_options.assembler = assembler.get();
+    gpu_options.budget = options.budget.value_or(gpu_options.budget);
+  }
   if (!options.cache.off) {
     cache.emplace(Cache::choose_directory(options.cache.directory), options.cache.limit_mib << 20);
     gpu_options.cache = &*cache;
@@ -450,11 +458,9 @@ Command add_solve_command(CLI::App& application) {
                        "Instead factorize and solve so many matrices of A's pattern at once: A's "
                        "values, each times a random factor from 0.9 to 1.1, b = A * ones")
           ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
-  parser
-      ->add_option("--budget", options->budget,
-                   "Unroll a batch's code up to so many multiply-adds; above it loops over tables")
-      ->needs(batch)
-      ->capture_default_str();
+  parser->add_option("--budget", options->budget,
+                     "Of a batch's code, or with --strategy=emitted, unroll up to so many "
+                     "multiply-adds; above it loops over tables (default 300000)");
   parser->add_option("--seed", options->seed, "Of the batch's random factors")
       ->needs(batch)
       ->capture_default_str();

@@ -42,6 +42,17 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
 
   const auto too_large = fmt::format("the tables of {} multiply-adds take {} bytes, {} may be used",
                                      products, choice.dataflow_bytes, most);
+  if (request.strategy == LuStrategy::emitted) {
+    // Its tables are those of the dataflow without the columns in straight-line code.
+    if (!dataflow_fits)
+      throw UserError(too_large, "--strategy=right-looking needs none");
+    choice.strategy = LuStrategy::emitted;
+    choice.emitted.most_multiply_adds = request.budget;
+    choice.emitted.number_bytes = request.number_bytes;
+    choice.reason =
+        fmt::format("asked for; at most {} multiply-adds in straight-line code", request.budget);
+    return choice;
+  }
   const bool by_levels = request.strategy != LuStrategy::automatic
                              ? request.strategy != LuStrategy::dataflow
                              : !dataflow_fits && !request.complex;

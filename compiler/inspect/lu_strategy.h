@@ -1,6 +1,7 @@
 // Which way a factorization on the GPU takes, and why.
 #pragma once
 
+#include "compiler/inspect/lu_emitted.h"
 #include "compiler/inspect/lu_right_looking.h"
 #include "ir/lu_tables.h"
 
@@ -16,9 +17,10 @@ enum class LuStrategy : uint8_t {
   right_looking, ///< columns by levels (ir/lu_right_looking.h); how they are found, memory says
   dense_columns, ///< the same, always through dense vectors
   compressed_columns, ///< the same, always by bisection
+  emitted,            ///< by levels, kernels made for the pattern (ir/lu_emitted.h)
 };
-inline constexpr std::array kLuStrategyWords = {"auto", "dataflow", "right-looking",
-                                                "dense-columns", "compressed-columns"};
+inline constexpr std::array kLuStrategyWords = {
+    "auto", "dataflow", "right-looking", "dense-columns", "compressed-columns", "emitted"};
 inline const char* name_of(LuStrategy strategy) {
   return kLuStrategyWords[static_cast<size_t>(strategy)];
 }
@@ -33,6 +35,7 @@ struct LuStrategyRequest {
   uint64_t gather_bytes = 0; ///< that the dataflow's tables may take; 0: half of memory_bytes
   LuStageFusion fusion = LuStageFusion::automatic;
   bool atomics = false;
+  uint64_t budget = LuEmittedOptions().most_multiply_adds; ///< of straight-line code
 };
 
 struct LuStrategyChoice {
@@ -41,6 +44,7 @@ struct LuStrategyChoice {
   uint64_t dataflow_bytes = 0; ///< of the dataflow's tables
   LuColumnMemory columns;      ///< of columns by levels
   LuRightLookingOptions right_looking;
+  LuEmittedOptions emitted;
 };
 
 /// Dataflow where its tables fit, else columns by levels. UserError where neither is possible, or

@@ -15,7 +15,8 @@
 //                      it can be; both: dataflow and then auto
 // --block-threads N    of the one block; else 1024
 // --strategy WORDS     of the factorization, one or several with commas, each timed: auto (else),
-//                      dataflow, right-looking, dense-columns, compressed-columns
+//                      dataflow, right-looking, dense-columns, compressed-columns, emitted
+// --budget N           of emitted: multiply-adds in straight-line code; else 300000
 // --stages KIND        of columns by levels: auto, none (a launch each), all (one launch)
 // --atomics 1          of columns by levels: additions by atomic operations
 // --rf 1               cusolverRf beside them, where libcusolver.so is: the same order and pivots,
@@ -33,6 +34,7 @@
 #include "tests/support/cusolver_rf_reference.h"
 #include "tests/support/klu_reference.h"
 #include "tests/support/median_time.h"
+#include "tools/assemblers.h"
 #include "tools/lu_gpu.h"
 #include "tools/lu_solver.h"
 
@@ -235,7 +237,7 @@ int run(int count, char** words) {
   LuGpuOptions gpu;
   std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
   std::vector<LuStrategy> strategies;
-  uint32_t atomics = 0, rf = 0, seconds = 0;
+  uint32_t atomics = 0, rf = 0, budget = static_cast<uint32_t>(gpu.budget), seconds = 0;
   bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
@@ -247,6 +249,7 @@ int run(int count, char** words) {
                              : word == "--block-threads"  ? &gpu.block_threads
                              : word == "--atomics"        ? &atomics
                              : word == "--rf"             ? &rf
+                             : word == "--budget"         ? &budget
                              : word == "--seconds"        ? &seconds
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
@@ -274,6 +277,10 @@ int run(int count, char** words) {
     }
   }
   gpu.atomics = atomics != 0;
+  gpu.budget = budget;
+  std::vector<std::string> refused;
+  const std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
+  gpu.assembler = assembler.get();
   if (strategies.empty())
     strategies = {LuStrategy::automatic};
   if (!usable || paths.empty() || gpu.threads % 32 != 0 || gpu.threads > 512 ||
@@ -281,7 +288,7 @@ int run(int count, char** words) {
     fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
                        "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
                        "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
-                       "  [--atomics 1] [--rf 1] [--seconds N] MATRIX|FOLDER...\n"
+                       "  [--atomics 1] [--budget N] [--rf 1] [--seconds N] MATRIX|FOLDER...\n"
                        "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }

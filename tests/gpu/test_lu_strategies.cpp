@@ -7,8 +7,11 @@
 #include "runtime/kernels/compile.h"
 #include "tests/gpu/gpu_spmm.h"
 #include "tests/support/lu_dataflow.h"
+#include "tests/support/lu_emitted.h"
 #include "tests/support/lu_patterns.h"
 #include "tests/support/lu_right_looking.h"
+#include "tools/assemblers.h"
+#include "tools/gpu_device.h"
 #include "tools/lu_gpu.h"
 #include "tools/lu_solver.h"
 
@@ -103,7 +106,88 @@ void check(const cuda::Context& context, const Pattern& pattern, Random& random,
   }
 }
 
+LuEmittedOptions emitted_with(uint32_t least_lanes, uint64_t budget) {
+  LuEmittedOptions options;
+  options.least_lanes = least_lanes;
+  options.most_multiply_adds = budget;
+  return options;
+}
+
+/// Straight-line code alone, as the rules choose, loops alone.
+const LuEmittedOptions kEmitted[] = {emitted_with(0, 300000), LuEmittedOptions(),
+                                     emitted_with(0, 0)};
+
+/// By kernels that are made for the pattern.
+template <class T>
+void check_emitted(const cuda::Context& context, const Pattern& pattern, Random& random,
+                   bool scaled, LuEmittedOptions options) {
+  using V = lu::Wide<T>;
+  options.number_bytes = sizeof(T);
+  const LuTables tables = test::tables_in_order(pattern, scaled ? &random : nullptr);
+  const LuEmitted plan = make_lu_emitted(tables, options);
+  test::StrategyOnDevice<T> factors(
+      context, tables, test::make_emitted<T>(context, tables, plan, target_of(context)));
+  lu::Factors<T> on_cpu(tables);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<V> a = test::dominant_values<V>(pattern, random);
+    const double threshold = std::sqrt(double{lu::unit_roundoff<T>()});
+    factors.refactor(a, threshold);
+    const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
+    const LuStatusRecord status = factors.status();
+    CHECK(factors.is_ready_again());
+    CHECK((status.zero_column != INT64_MAX) == (expected.outcome == lu::FactorOutcome::singular));
+    CHECK((status.perturbed > 0) == (expected.perturbed > 0));
+    if (expected.outcome != lu::FactorOutcome::ok || expected.perturbed > 0)
+      continue;
+    CHECK(status.nonfinite_column == INT64_MAX);
+    const std::vector<T> v = factors.values();
+    CHECK(test::product_error(tables, v, a) <= 1);
+    CHECK(test::same_bits(v, test::factor_by_plan<T>(tables, plan, a)));
+    factors.refactor(a, threshold);
+    CHECK(test::same_bits(factors.values(), v));
+  }
+}
+
 } // namespace
+
+TEST_CASE("lu strategies: kernels for a small pattern", "[sanitize]") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(8);
+  const Pattern pattern = test::random_square(random, 60, 4);
+  for (const LuEmittedOptions& options : kEmitted)
+    check_emitted<double>(*context, pattern, random, true, options);
+}
+
+TEST_CASE("lu strategies: kernels for the pattern, hostile shapes") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  Random random(9);
+  for (const test::NamedPattern& named : test::hostile_squares(60))
+    for (const LuEmittedOptions& options : kEmitted) {
+      INFO(named.name << ", budget " << options.most_multiply_adds << ", lanes "
+                      << options.least_lanes);
+      check_emitted<double>(*context, named.pattern, random, false, options);
+      check_emitted<std::complex<float>>(*context, named.pattern, random, true, options);
+    }
+}
+
+TEST_CASE("lu strategies: kernels for grids and random patterns") {
+  const cuda::Context* context = gpu();
+  if (context == nullptr)
+    return;
+  const uint64_t seed = 12;
+  INFO("seed " << seed);
+  Random random(seed);
+  check_emitted<double>(*context, test::random_square(random, 150, 4), random, true, kEmitted[0]);
+  check_emitted<float>(*context, test::random_grid(random, 12, 12, 0.2), random, true, kEmitted[1]);
+  check_emitted<std::complex<double>>(*context, test::random_square(random, 100, 3), random, false,
+                                      kEmitted[1]);
+  check_emitted<double>(*context, test::random_grid(random, 60, 50, 0.2), random, true,
+                        kEmitted[2]);
+}
 
 TEST_CASE("lu strategies: small patterns", "[sanitize]") {
   const cuda::Context* context = gpu();
@@ -189,8 +273,11 @@ TEST_CASE("lu strategies: real matrices") {
   if (context == nullptr || image(*context) == nullptr)
     return;
   TaskPool pool;
+  std::vector<std::string> refused;
+  const std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
   for (const char* const name : {"add32", "memplus", "west0479", "pf_ACTIVSg2000_it0", "orsreg_1"})
-    for (const LuStrategy strategy : {LuStrategy::right_looking, LuStrategy::compressed_columns}) {
+    for (const LuStrategy strategy :
+         {LuStrategy::right_looking, LuStrategy::compressed_columns, LuStrategy::emitted}) {
       INFO(name << ", " << name_of(strategy));
       const Matrix a = read_matrix(std::string(folder) + "/lu/" + name + ".mtx.gz", {});
       LuSolverOptions options;
@@ -199,6 +286,8 @@ TEST_CASE("lu strategies: real matrices") {
                                      LuPrecision precision, bool complex, TaskPool* with) {
         LuGpuOptions gpu_options;
         gpu_options.strategy = strategy;
+        gpu_options.budget = 30000; // assembled in a few seconds
+        gpu_options.assembler = assembler.get();
         return make_gpu_backend(tables, pattern, precision, complex, with, gpu_options);
       };
       LuVectors ones;

@@ -1,15 +1,15 @@
-// One pattern factorized right-looking by levels, on a GPU or on the host, without the kernels that
-// bring the matrix to its places: what they leave is made here.
+// One pattern factorized right-looking by levels, on a GPU or on the host.
 #pragma once
 
 #include "compiler/inspect/lu_right_looking.h"
-#include "ir/lu_dataflow.h"
-#include "runtime/lu/factors.h"
 #include "runtime/lu/gpu_right_looking.h"
+#include "tests/support/lu_strategy.h"
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace sparsertc::test {
@@ -21,34 +21,24 @@ std::vector<T> factor_by_levels(const LuTables& tables, const std::vector<double
 
 /// Factors of type T.
 template <class T>
-class RightLookingOnDevice {
+class RightLookingOnDevice : public StrategyOnDevice<T> {
 public:
   /// All must outlive it.
   RightLookingOnDevice(const cuda::Context& context, std::span<const uint8_t> image,
-                       const LuTables& tables, const LuRightLookingOptions& options);
-
-  /// Factorizes; what was in the memory for results before is NaN.
-  void refactor(const std::vector<double>& values, double threshold = 0);
-  std::vector<T> values() const;
-  std::vector<double> quotient() const;
-  LuStatusRecord status() const;
-  /// Whether the largest of each column is 0 again, for the next time.
-  bool is_ready_again() const;
+                       const LuTables& tables, const LuRightLookingOptions& options)
+      : RightLookingOnDevice(context, image, tables, make_right_looking(tables, options)) {}
 
   const LuRightLooking& plan() const { return plan_; }
-  const lu::GpuRightLooking& strategy() const { return *strategy_; }
-  lu::GpuFactorArrays arrays() const;
-  const cuda::Stream& stream() const { return stream_; }
 
 private:
-  const LuTables& tables_;
-  LuRightLooking plan_;
-  cuda::Stream stream_;
-  std::unique_ptr<lu::GpuRightLooking> strategy_;
-  std::unique_ptr<cuda::DeviceBuffer> initial_, values_, column_max_, quotient_, status_, scratch_;
-};
+  RightLookingOnDevice(const cuda::Context& context, std::span<const uint8_t> image,
+                       const LuTables& tables, LuRightLooking plan)
+      : StrategyOnDevice<T>(context, tables,
+                            std::make_unique<lu::GpuRightLooking>(context, image, tables, plan,
+                                                                  std::is_same_v<T, float>)),
+        plan_(std::move(plan)) {}
 
-extern template class RightLookingOnDevice<float>;
-extern template class RightLookingOnDevice<double>;
+  LuRightLooking plan_;
+};
 
 } // namespace sparsertc::test
