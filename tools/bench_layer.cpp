@@ -117,10 +117,8 @@ tune::Layer GpuLayer::shape() const {
   tune::Layer layer = {operands_.rows, weights().pattern.columns, operands_.columns,
                        weights().pattern.nnz(), element_bytes(problem_.type)};
   const SpmmSchedule schedule = schedule_spmm(weights(), problem_, target_, {}, 0);
-  const bool halves = problem_.type == DataType::f16 || problem_.type == DataType::bf16;
-  const bool tf32 = problem_.type == DataType::f32 && problem_.precision == Precision::tf32;
   layer.allows_panels = problem_.nonfinite == Nonfinite::dense && problem_.half_terms == 0 &&
-                        (halves || tf32) && schedule.problem.columns &&
+                        problem_.type != DataType::f64 && schedule.problem.columns &&
                         !schedule.problem.convolution;
   if (!schedule.problem.convolution) // a product of matrices, perhaps after all
     return layer;

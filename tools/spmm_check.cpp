@@ -65,6 +65,12 @@ public:
         sum_(precision_of(problem.type == DataType::f64 ? DataType::f64 : DataType::f32)) {
     for (double& value : values_)
       value = round_to(value, stored_type(problem.type));
+    for (uint32_t row = 0; row < pattern_.rows; ++row) {
+      double largest = 0;
+      for (uint64_t entry = pattern_.row_offset[row]; entry < pattern_.row_offset[row + 1]; ++entry)
+        largest = std::max(largest, std::fabs(values_[entry]));
+      largest_.push_back(largest);
+    }
   }
 
   CheckResult check_row(uint32_t row) const {
@@ -151,8 +157,11 @@ private:
   template <class Real>
   void check_element(uint32_t row, uint32_t column, Real sum, Real magnitude,
                      CheckResult& worst) const {
-    double terms = is_panel() ? panel_error(problem_.type, pattern_.row_length(row)).terms
-                              : static_cast<double>(pattern_.row_length(row)) + tile_.parts() + 2;
+    const uint64_t entries = pattern_.row_length(row);
+    PanelError panel;
+    if (is_panel())
+      panel = panel_error(problem_, entries, largest_[row]);
+    double terms = is_panel() ? panel.terms : static_cast<double>(entries) + tile_.parts() + 2;
     if (problem_.epilogue.bias) {
       sum += operands_.bias[row];
       magnitude += std::fabs(operands_.bias[row]);
@@ -165,7 +174,7 @@ private:
       ++terms;
     }
     const Real expected = activate(sum, problem_.epilogue.activation);
-    const double bound = error_bound(terms, static_cast<double>(magnitude),
+    const double bound = error_bound(panel, terms, static_cast<double>(magnitude),
                                      static_cast<double>(sum), static_cast<double>(expected));
     const double found = result_[element];
     const double growing = 1 + growth(terms, sum_.unit_roundoff);
@@ -222,12 +231,12 @@ private:
     return magnitude;
   }
 
-  double error_bound(double terms, double magnitude, double sum, double expected) const {
+  /// `panel`: of the panels strategy.
+  double error_bound(const PanelError& panel, double terms, double magnitude, double sum,
+                     double expected) const {
     double bound = growth(terms, sum_.unit_roundoff) * magnitude + terms * sum_.eta;
-    if (is_panel()) {
-      const PanelError error = panel_error(problem_.type, 0);
-      bound = (growth(terms, error.unit) + error.operands) * magnitude + terms * error.least;
-    }
+    if (is_panel())
+      bound = (growth(terms, panel.unit) + panel.operands) * magnitude + terms * panel.least;
     if (problem_.half_terms > 0)
       bound += growth(problem_.half_terms, output_.unit_roundoff) * magnitude + terms * output_.eta;
     if (problem_.epilogue.activation != Activation::none)
@@ -260,6 +269,7 @@ private:
 
   const Pattern& pattern_;
   std::vector<double> values_;
+  std::vector<double> largest_; ///< magnitude of each row
   const SpmmProblem& problem_;
   const SpmmTile& tile_;
   const SpmmOperands& operands_;

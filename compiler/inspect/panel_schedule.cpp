@@ -7,16 +7,21 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
+#include <utility>
 
 namespace sparsertc {
 namespace {
 
 constexpr uint32_t kWarp = 32, kThreadsPerBlock = 1024;
-/// Sums a thread, beside which steps of A have room in its registers.
-constexpr uint32_t kMostSums = 128;
+/// Sums a thread, beside which steps of A have room in its registers; of split f32 these are three
+/// times as long.
+constexpr uint32_t kMostSums = 128, kMostSplitSums = 64;
 /// Blocks with which most multiprocessors of a large GPU have one.
 constexpr uint32_t kEnoughBlocks = 96;
 constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
+/// Split f32 passes registers on its way to shared memory, a round ahead.
+constexpr uint32_t kSplitInFlight = 2;
 constexpr uint32_t kPieceBytes = 16;
 /// Densities up to which panels of 32 rows leave out enough columns, and from which pairs of
 /// columns fit together better in them.
@@ -31,12 +36,19 @@ uint32_t ceil_div(uint64_t a, uint64_t b) {
 }
 
 bool is_tf32(const SpmmSchedule& schedule) {
-  return schedule.problem.type == DataType::f32;
+  return panel_operands(schedule.problem).is_tf32();
+}
+bool is_split(const SpmmSchedule& schedule) {
+  return panel_operands(schedule.problem).is_split();
+}
+uint32_t most_sums(const SpmmSchedule& schedule) {
+  return is_split(schedule) ? kMostSplitSums : kMostSums;
 }
 
 uint32_t staged_pitch(const SpmmSchedule& schedule) {
-  return schedule.columns_per_block() * element_bytes(schedule.problem.type) +
-         (is_tf32(schedule) ? 32 : 16);
+  const PanelOperands operands = panel_operands(schedule.problem);
+  return schedule.columns_per_block() * element_bytes(operands.type) * operands.parts +
+         (operands.is_tf32() ? 32 : 16);
 }
 
 void check_problem(const SpmmSchedule& schedule) {
@@ -49,11 +61,8 @@ void check_problem(const SpmmSchedule& schedule) {
            "stride 1; NCHW: one image)",
            "choose strategy=streamed or unrolled");
   if (problem.type == DataType::f64 || problem.half_terms != 0)
-    refuse("strategy=panels has sums in f32 of f16, bf16 or tf32",
+    refuse("strategy=panels has sums in f32 of f16, bf16 or f32",
            "choose another --dtype without --half-terms, or strategy=streamed");
-  if (problem.type == DataType::f32 && problem.precision != Precision::tf32)
-    refuse("strategy=panels multiplies f32 with 10 bits of the fraction",
-           "give --precision=tf32 if that will do, or choose strategy=unrolled");
   if (problem.nonfinite != Nonfinite::dense)
     refuse("strategy=panels multiplies padding, so that NaN and infinity in B also reach rows that "
            "have no entry there",
@@ -63,7 +72,7 @@ void check_problem(const SpmmSchedule& schedule) {
            "give -n, or choose strategy=unrolled");
 }
 
-void check_words(const SpmmTileChoice& choice) {
+void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
   const auto is_one_of = [](const std::optional<uint32_t>& word, uint32_t least, uint32_t most) {
     return !word || (std::has_single_bit(*word) && *word >= least && *word <= most);
   };
@@ -77,6 +86,8 @@ void check_words(const SpmmTileChoice& choice) {
     refuse(fmt::format("strategy=panels has from {} to {} rounds of B in shared memory",
                        kLeastInFlight, kMostInFlight),
            "choose prefetch=3");
+  if (is_split(schedule) && choice.prefetch.value_or(kSplitInFlight) != kSplitInFlight)
+    refuse("strategy=panels has two rounds of split f32 in shared memory", "choose prefetch=2");
   if (choice.splitk.value_or(1) != 1 || choice.cluster.value_or(1) != 1 || choice.chunk ||
       choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
@@ -88,26 +99,32 @@ void choose_rows(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSched
   SpmmTile& tile = schedule.tile;
   const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
   const double density = static_cast<double>(pattern.nnz()) / positions;
-  const bool short_panels = density < kSparse || (is_tf32(schedule) && density >= kDensePairs);
+  const bool short_panels =
+      density < kSparse || is_split(schedule) || (is_tf32(schedule) && density >= kDensePairs);
   tile.rows = choice.rows.value_or(short_panels ? 32 : 64);
   while (!choice.rows && tile.rows > 16 && tile.rows / 2 >= pattern.rows)
     tile.rows /= 2;
-  tile.vec = choice.vec.value_or(std::min(4u, kMostSums / tile.rows));
+  tile.vec = choice.vec.value_or(std::min(4u, most_sums(schedule) / tile.rows));
   while (!choice.vec && tile.vec > 1 && tile.vec / 2 * kWarp >= *schedule.problem.columns)
     tile.vec /= 2;
-  if (tile.rows * tile.vec > kMostSums)
+  if (tile.rows * tile.vec > most_sums(schedule))
     refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
-                       tile.rows, tile.vec, tile.rows * tile.vec, kMostSums),
+                       tile.rows, tile.vec, tile.rows * tile.vec, most_sums(schedule)),
            "choose fewer rows or columns a thread");
 }
 
 /// Large blocks read B and A less often; enough of them fill the GPU.
 void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
-  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{4, 2}, {2, 2}, {4, 1}, {2, 1}, {1, 1}};
+  using Shape = std::pair<uint32_t, uint32_t>;
+  constexpr Shape kShapes[] = {{4, 2}, {2, 2}, {4, 1}, {2, 1}, {1, 1}};
+  // Split rows of B are long: few columns leave room for wide windows.
+  constexpr Shape kSplitShapes[] = {{8, 1}, {4, 1}, {2, 1}, {1, 1}};
+  const std::span<const Shape> shapes =
+      is_split(schedule) ? std::span<const Shape>(kSplitShapes) : std::span<const Shape>(kShapes);
   SpmmTile& tile = schedule.tile;
   const uint32_t panels = ceil_div(std::max(1u, schedule.rows), tile.rows);
   const uint32_t columns = ceil_div(std::max(1u, *schedule.problem.columns), kWarp * tile.vec);
-  for (const auto& [groups, warps] : kShapes) {
+  for (const auto& [groups, warps] : shapes) {
     tile.groups = choice.groups.value_or(groups);
     tile.warps = choice.warps.value_or(warps);
     if (ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps) >= kEnoughBlocks)
@@ -142,7 +159,7 @@ void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   const auto fits = [&] {
     return panel_staging(schedule).bytes() <= schedule.target.shared_bytes_per_block;
   };
-  tile.prefetch = choice.prefetch.value_or(kUsualInFlight);
+  tile.prefetch = choice.prefetch.value_or(is_split(schedule) ? kSplitInFlight : kUsualInFlight);
   while (!choice.prefetch && tile.prefetch > kLeastInFlight && !fits())
     --tile.prefetch;
   while (!choice.warps && tile.warps > 1 && !fits()) {
@@ -158,12 +175,23 @@ void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
 
 } // namespace
 
+PanelOperands panel_operands(const SpmmProblem& problem) {
+  if (problem.type == DataType::f32 && problem.precision == Precision::full)
+    return {DataType::bf16, 3};
+  return {problem.type, 1};
+}
+
+uint32_t panel_steps_ahead(const SpmmProblem& problem) {
+  return panel_operands(problem).is_split() ? 1 : 3;
+}
+
 PanelStep panel_step(const SpmmSchedule& schedule) {
   constexpr uint32_t kLine = 128;
+  const uint32_t parts = panel_operands(schedule.problem).parts;
   PanelStep step;
   step.fragments = schedule.tile.rows / 16;
   step.metadata_words = (step.fragments + 1) / 2;
-  step.metadata_offset = step.fragments * kWarp * 16;
+  step.metadata_offset = parts * step.fragments * kWarp * 16;
   step.places_offset = step.metadata_offset + step.metadata_words * kWarp * 4;
   const uint32_t end = step.places_offset + 4 * schedule.panels.shape.slots_of_step();
   step.bytes = ceil_div(end, kLine) * kLine;
@@ -182,16 +210,22 @@ PanelStaging panel_staging(const SpmmSchedule& schedule) {
 
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
-  const uint64_t row_bytes = problem.ldb * element_bytes(problem.type);
-  return problem.layout == Layout::row_major && row_bytes % kPieceBytes == 0 ? kPieceBytes : 0;
+  const uint32_t size = element_bytes(problem.type);
+  // Asynchronous copies fill up with zeros what is beyond N; others have whole pieces.
+  const bool fits = !is_split(schedule) || *problem.columns * size % kPieceBytes == 0;
+  return problem.layout == Layout::row_major && problem.ldb * size % kPieceBytes == 0 && fits
+             ? kPieceBytes
+             : 0;
 }
 
 uint32_t panel_store_columns(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
-  const uint32_t together = is_tf32(schedule) ? 4 : 2;
-  const bool aligned = problem.layout == Layout::row_major && *problem.columns % together == 0 &&
-                       problem.ldc % together == 0;
-  return aligned ? together : 1;
+  if (problem.layout != Layout::row_major)
+    return 1;
+  for (const uint32_t together : {4u, 2u})
+    if (*problem.columns % together == 0 && problem.ldc % together == 0)
+      return together;
+  return 1;
 }
 
 SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
@@ -202,8 +236,9 @@ SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
   const uint64_t blocks = 4 * schedule.tile.vec; // of 8 columns
   const uint64_t round = PanelShape::kStepsOfRound;
   SpmmPrediction prediction;
-  prediction.multiply_adds = round * step.fragments * blocks;
-  prediction.loads = round * blocks;
+  const uint64_t parts = panel_operands(schedule.problem).parts;
+  prediction.multiply_adds = round * step.fragments * blocks * parts * (parts + 1) / 2;
+  prediction.loads = round * blocks * parts;
   prediction.instructions = kAround + round * kOfStep + prediction.multiply_adds +
                             prediction.loads + kOfSum * schedule.tile.rows * schedule.tile.vec;
   prediction.code_bytes = 16 * prediction.instructions;
@@ -212,14 +247,24 @@ SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
   return prediction;
 }
 
-PanelError panel_error(DataType type, uint64_t entries) {
+PanelError panel_error(const SpmmProblem& problem, uint64_t entries, double largest) {
   // Products are exact. Tensor cores add blocks of them to a sum and cut every addend, and the new
   // sum, below 24 bits of the largest of them; zeros lose nothing. At worst each entry has a block
   // of its own: one product, the sum before, the sum after.
+  const auto count = static_cast<double>(entries);
   PanelError error;
-  error.terms = 3 * static_cast<double>(entries) + 2;
+  if (panel_operands(problem).is_split()) {
+    // A step's sum begins at zero and is cut, those of the steps are rounded (README.md).
+    constexpr double kEntriesOfStep = 16;
+    error.terms = count + 7 * std::min(count, kEntriesOfStep) + 4;
+    error.unit = 0x1p-24;
+    error.operands = 0x1p-22 + 0x1p-31;
+    error.least = std::max(0x1p-121, largest * 0x1p-133);
+    return error;
+  }
+  error.terms = 3 * count + 2;
   error.unit = 0x1p-23;
-  if (type == DataType::f32) // weights to nearest, B toward zero
+  if (problem.type == DataType::f32) // weights to nearest, B toward zero
     error.operands = 0x1p-11 + 0x1p-10 + 0x1p-21;
   error.least = 0x1p-126;
   return error;
@@ -227,7 +272,7 @@ PanelError panel_error(DataType type, uint64_t entries) {
 
 void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   check_problem(schedule);
-  check_words(choice);
+  check_words(choice, schedule);
   const SpmmProblem& problem = schedule.problem;
   choose_rows(pattern, choice, schedule);
   choose_block(choice, schedule);
@@ -245,6 +290,9 @@ void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmS
   if (is_tf32(schedule))
     schedule.remarks.push_back("products are of operands with 10 bits of the fraction "
                                "(--precision=tf32 allows it)");
+  if (is_split(schedule))
+    schedule.remarks.push_back("products are of f32 in three parts of bf16: infinity in B becomes "
+                               "NaN (--nonfinite=dense allows it)");
 }
 
 } // namespace sparsertc

@@ -13,8 +13,18 @@ void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmS
 /// Counts the code and the data of a schedule of this strategy.
 SpmmPrediction predict_panels(const SpmmSchedule& schedule);
 
+/// What tensor cores multiply: f16, bf16, tf32 (`type` f32), or, where f32 keeps all its digits,
+/// three bf16 that add up to it (README.md).
+struct PanelOperands {
+  DataType type = DataType::f16;
+  uint32_t parts = 1;
+  bool is_tf32() const { return type == DataType::f32; }
+  bool is_split() const { return parts > 1; }
+};
+PanelOperands panel_operands(const SpmmProblem& problem);
+
 /// How one step of a panel lies in memory. Everything is in the order in which lanes load it:
-///   values    for each 16 rows a fragment of A, 16 bytes a lane
+///   values    for each part, for each 16 rows a fragment of A, 16 bytes a lane
 ///   metadata  for each 32 rows (16 where there are no more) a word a lane
 ///   places    f16, bf16: of slot l for lane l, bytes from the start of staged B; tf32: of slots
 ///             q, q + 4, q + 8, q + 12 for q = 0 to 3
@@ -26,18 +36,19 @@ struct PanelStep {
 PanelStep panel_step(const SpmmSchedule& schedule);
 /// Steps of which a warp has the data in registers or on the way, and that the stream has behind
 /// its end.
-constexpr uint32_t kPanelStepsAhead = 3;
+uint32_t panel_steps_ahead(const SpmmProblem& problem);
 
-/// B in shared memory: row k at place k % rows, which are `pitch` bytes apart. Rows that differ
-/// modulo 8 (tf32: 4) begin in different banks.
+/// B in shared memory: row k at place k % rows, which are `pitch` bytes apart; of split f32 the
+/// first parts of a row, then the second ones, then the third. Rows that differ modulo 8 (tf32: 4)
+/// begin in different banks.
 struct PanelStaging {
   uint32_t rows = 0, pitch = 0;
   uint64_t bytes() const { return uint64_t{rows} * pitch; }
 };
 PanelStaging panel_staging(const SpmmSchedule& schedule);
-/// Bytes of the asynchronous copies; 0 where elements pass registers.
+/// Bytes of the copies; 0 where elements are copied one by one.
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule);
-/// Columns of C that a lane stores at once: pairs of halves, fours of f32, where these are aligned.
+/// Columns of C that a lane stores at once: four, or two, where these are aligned.
 uint32_t panel_store_columns(const SpmmSchedule& schedule);
 
 /// What sums on tensor cores may be off by for a row of `entries` entries, with S the sum of
@@ -45,9 +56,10 @@ uint32_t panel_store_columns(const SpmmSchedule& schedule);
 struct PanelError {
   double terms = 0;    ///< additions
   double unit = 0;     ///< u
-  double operands = 0; ///< relative, of a product for its rounded factors
+  double operands = 0; ///< relative, of a product for its rounded, cut or missing factors
   double least = 0;    ///< below it a sum may be lost
 };
-PanelError panel_error(DataType type, uint64_t entries);
+/// `largest`: magnitude of the row's entries.
+PanelError panel_error(const SpmmProblem& problem, uint64_t entries, double largest);
 
 } // namespace sparsertc

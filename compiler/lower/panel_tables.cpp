@@ -1,6 +1,9 @@
 #include "compiler/lower/panel_tables.h"
 
 #include "compiler/lower/spmm_symbols.h"
+#include "ir/error.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -22,6 +25,34 @@ float to_tf32(double value) {
   return std::isfinite(rounded) ? rounded : std::bit_cast<float>(bits & ~kMask);
 }
 
+/// The upper half of its bits, rounded to nearest even: a number of bf16.
+float to_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+}
+
+/// Numbers of bf16 that add up to the value.
+std::vector<double> parts_of(double value, uint32_t count) {
+  std::vector<double> parts;
+  auto rest = static_cast<float>(value);
+  for (uint32_t i = 0; i < count; ++i) {
+    const float part = to_bf16(rest);
+    parts.push_back(part);
+    rest -= part;
+  }
+  return parts;
+}
+/// Whether they do, and none is below the least normal number.
+bool are_exact(const std::vector<double>& parts, double value) {
+  double sum = 0;
+  for (const double part : parts) {
+    if (!std::isfinite(part) || (part != 0 && std::fabs(part) < 0x1p-126))
+      return false;
+    sum += part;
+  }
+  return sum == value;
+}
+
 /// Writes one step of a panel.
 class StepWriter {
 public:
@@ -29,7 +60,7 @@ public:
              const std::vector<double>& weights)
       : schedule_(schedule), pattern_(pattern), weights_(weights), step_(panel_step(schedule)),
         staging_(panel_staging(schedule)), shape_(schedule.panels.shape),
-        type_(schedule.problem.type), size_(element_bytes(type_)) {}
+        operands_(panel_operands(schedule.problem)), size_(element_bytes(operands_.type)) {}
 
   /// `rows`: of the panel.
   void write(std::span<const uint32_t> rows, std::span<const PanelSlot> slots, uint8_t* to) const {
@@ -40,7 +71,7 @@ public:
     for (uint32_t slot = 0; slot < slots.size(); ++slot) {
       const uint32_t place = slots[slot].column % staging_.rows * staging_.pitch;
       // A lane of tf32 loads the places of its four slots at once.
-      const uint32_t at = type_ == DataType::f32 ? slot % 4 * 4 + slot / 4 : slot;
+      const uint32_t at = operands_.is_tf32() ? slot % 4 * 4 + slot / 4 : slot;
       std::memcpy(to + step_.places_offset + 4 * at, &place, 4);
     }
   }
@@ -52,7 +83,7 @@ private:
     for (uint32_t i = 0; i < slots.size(); ++i)
       if ((slots[i].rows >> row & 1) != 0)
         kept[count++] = i;
-    double values[2] = {};
+    std::vector<double> values[2] = {zeros(), zeros()};
     for (uint32_t i = 0; i < count; ++i)
       values[i] = weight(rows[row], slots[kept[i]].column);
     if (shape_.kept() == 2 && count == 1) {
@@ -63,7 +94,9 @@ private:
       kept[1] = kept[0] + 1;
     }
     for (uint32_t i = 0; i < shape_.kept() && count != 0; ++i)
-      put_value(row, group * shape_.kept() + i, values[i], to);
+      for (uint32_t part = 0; part < operands_.parts; ++part)
+        put_value(row, group * shape_.kept() + i, values[i][part],
+                  to + part * step_.fragments * kFragmentBytes);
     put_code(row, group,
              shape_.kept() == 2 ? kept[0] | kept[1] << 2
              : kept[0] == 0     ? 0b0100
@@ -71,10 +104,24 @@ private:
              to);
   }
 
-  double weight(uint32_t row, uint32_t column) const {
+  std::vector<double> zeros() const { return std::vector<double>(operands_.parts); }
+
+  /// As numbers that tensor cores take.
+  std::vector<double> weight(uint32_t row, uint32_t column) const {
     const std::span<const uint32_t> columns = pattern_.row(row);
     const auto at = std::lower_bound(columns.begin(), columns.end(), column);
-    return weights_[pattern_.row_offset[row] + static_cast<size_t>(at - columns.begin())];
+    const double value =
+        weights_[pattern_.row_offset[row] + static_cast<size_t>(at - columns.begin())];
+    if (!operands_.is_split())
+      return {operands_.is_tf32() ? to_tf32(value) : value};
+    std::vector<double> parts = parts_of(value, operands_.parts);
+    if (!are_exact(parts, value))
+      throw UsageError(
+          fmt::format("--tile: strategy=panels takes weights of f32 in three parts of bf16, and {} "
+                      "in row {}, column {} (counted from 0) has parts outside of its range",
+                      value, row, column),
+          "choose strategy=unrolled");
+    return parts;
   }
 
   /// Element `kept` of a row of A. A fragment has its columns in stripes: a stripe is 4 lanes times
@@ -86,7 +133,7 @@ private:
     const uint32_t lane = in_fragment % 8 * kLanesOfRow + kept % stripe / run;
     const uint32_t reg = in_fragment / 8 + 2 * (kept / stripe);
     std::vector<uint8_t> bytes;
-    sparsertc::put_value(bytes, type_, type_ == DataType::f32 ? to_tf32(value) : value);
+    sparsertc::put_value(bytes, operands_.type, value);
     std::memcpy(to + row / kFragmentRows * kFragmentBytes + 16 * lane + 4 * reg +
                     kept % run * size_,
                 bytes.data(), size_);
@@ -111,7 +158,7 @@ private:
   PanelStep step_;
   PanelStaging staging_;
   PanelShape shape_;
-  DataType type_;
+  PanelOperands operands_;
   uint32_t size_;
 };
 
@@ -122,7 +169,7 @@ std::vector<uint8_t> panel_stream_bytes(const SpmmSchedule& schedule, const Patt
   const PanelPacking& packing = schedule.panels;
   const PanelStep step = panel_step(schedule);
   const uint64_t steps = uint64_t{schedule.tile_count()} * packing.steps;
-  std::vector<uint8_t> bytes((steps + kPanelStepsAhead) * step.bytes);
+  std::vector<uint8_t> bytes((steps + panel_steps_ahead(schedule.problem)) * step.bytes);
   const StepWriter writer(schedule, pattern, weights);
   uint8_t* to = bytes.data();
   for (uint32_t panel = 0; panel < schedule.tile_count(); ++panel) {

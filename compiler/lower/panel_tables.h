@@ -9,7 +9,8 @@
 
 namespace sparsertc {
 
-/// [panel][step], and kPanelStepsAhead steps of nothing.
+/// [panel][step], and panel_steps_ahead steps of nothing. Throws UsageError for weights of f32 that
+/// three numbers of bf16 cannot add up to.
 std::vector<uint8_t> panel_stream_bytes(const SpmmSchedule& schedule, const Pattern& pattern,
                                         const std::vector<double>& weights);
 /// [panel][row of it], i32; the number of rows of A stands for no row.

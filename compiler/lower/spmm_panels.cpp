@@ -8,18 +8,23 @@
 //         for each 16 rows:   sums += sparse fragment of A * fragment of B
 //   epilogue and stores
 //
-// Halves: lane l names the row of slot l to load_matrix. tf32: a lane loads four neighbouring
-// columns of the rows of its four slots, so that fragment j of four has the columns j, j + 4, ...
-// of 32, and a lane's sums are neighbours again.
+// Halves: lane l names the row of slot l to load_matrix. tf32: a lane loads a column of the rows of
+// its four slots. f32 in three parts of bf16: rows of B are split on
+// their way, a step's six products of parts are summed from zero on, the least ones first, and
+// added to the sums; a step's share of later rows is loaded before them and stored behind them.
 #include "compiler/lower/spmm_panels.h"
 
 #include "compiler/inspect/panel_schedule.h"
+#include "compiler/lower/panel_rows.h"
 #include "compiler/lower/panel_tables.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
 #include "ir/operands.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace sparsertc {
 namespace {
@@ -39,15 +44,9 @@ using ir::Type;
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kFragmentRows = 16, kFragmentColumns = 8, kFragmentBytes = 512;
 constexpr uint32_t kSums = ir::kFragmentResults;
-/// Sets of registers that steps of A go through in turn.
-constexpr uint32_t kSets = PanelShape::kStepsOfRound;
-static_assert(kPanelStepsAhead < kSets);
-/// Copies a thread that stand in the code one by one.
-constexpr uint32_t kMostPasses = 16;
-
-uint32_t ceil_div(uint64_t a, uint64_t b) {
-  return static_cast<uint32_t>((a + b - 1) / b);
-}
+/// Of split f32: sums that are on their way at once, so that instructions need not wait for each
+/// other.
+constexpr uint32_t kSplitSums = 4;
 
 struct PanelSymbols {
   uint32_t stream = 0, rows = 0, staged = 0;
@@ -59,14 +58,13 @@ public:
               const KernelOperands& operands)
       : builder_(builder), schedule_(schedule), problem_(schedule.problem), tile_(schedule.tile),
         packing_(schedule.panels), symbols_(symbols), operands_(operands),
-        tf32_(problem_.type == DataType::f32), size_(element_bytes(problem_.type)),
-        fragment_scalar_(tf32_                            ? Scalar::f32
-                         : problem_.type == DataType::f16 ? Scalar::f16x2
-                                                          : Scalar::bf16x2),
-        fragment_(tf32_                            ? Fragment::m16n8k16_tf32
-                  : problem_.type == DataType::f16 ? Fragment::m16n8k32_f16
-                                                   : Fragment::m16n8k32_bf16),
-        step_(panel_step(schedule)), staging_(panel_staging(schedule)), blocks_(4 * tile_.vec) {}
+        types_(panel_operands(problem_)), tf32_(types_.is_tf32()),
+        size_(element_bytes(types_.type)), fragment_scalar_(staged_scalar(types_.type)),
+        fragment_(tf32_                          ? Fragment::m16n8k16_tf32
+                  : types_.type == DataType::f16 ? Fragment::m16n8k32_f16
+                                                 : Fragment::m16n8k32_bf16),
+        step_(panel_step(schedule)), steps_ahead_(panel_steps_ahead(problem_)),
+        sets_(steps_ahead_ + 1), blocks_(4 * tile_.vec) {}
 
   static Scalar staged_scalar(DataType type) {
     return type == DataType::f32   ? Scalar::f32
@@ -81,10 +79,10 @@ public:
     uint32_t copied = 0;
     for (uint32_t round = 0; round + 1 < tile_.prefetch; ++round) {
       const uint32_t end = round < packing_.rounds() ? packing_.last_column(round) : copied;
-      copy_known(copied, end);
+      rows_->copy_first(copied, end);
       copied = end;
     }
-    for (uint32_t step = 0; step < kPanelStepsAhead; ++step)
+    for (uint32_t step = 0; step < steps_ahead_; ++step)
       load_step(step);
     write_rounds();
     store();
@@ -105,14 +103,10 @@ private:
   }
   Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
   Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
-  Reg at_least(Reg a, int64_t b) {
-    return builder_.value(Opcode::max, Scalar::i32, {a, Operand::integer(b)});
-  }
   Reg at_most(Reg a, int64_t b) {
     return builder_.value(Opcode::min, Scalar::i32, {a, Operand::integer(b)});
   }
 
-  uint32_t threads() const { return schedule_.threads_x * tile_.groups; }
   uint32_t block_columns() const { return schedule_.columns_per_block(); }
 
   void write_numbers() {
@@ -142,15 +136,17 @@ private:
     places_ = tf32_ ? builder_.index(stream, in_group_, Operand::integer(16))
                     : builder_.index(stream, lane_, Operand::integer(4));
     for (Set& set : sets_) {
-      set.values = builder_.fresh_tuple(Scalar::i32, 4 * step_.fragments);
+      set.values = builder_.fresh_tuple(Scalar::i32, 4 * values_of_lane());
       set.metadata = builder_.fresh_tuple(Scalar::i32, step_.metadata_words);
       set.places = builder_.fresh_tuple(Scalar::i32, tf32_ ? 4 : 1);
     }
     staged_ = builder_.address(symbols_.staged);
+    rows_.emplace(builder_, schedule_,
+                  PanelRows::Place{operands_.b, staged_, thread_, block_column_});
     // Where this warp's, and of tf32 this lane's, columns begin in a row.
     read_ = builder_.index(staged_, warp_column_, Operand::integer(size_));
     if (tf32_)
-      read_ = builder_.index(read_, lane_group_, Operand::integer(16));
+      read_ = builder_.index(read_, lane_group_, Operand::integer(size_));
   }
 
   void zero_sums() {
@@ -162,112 +158,18 @@ private:
     return sums_[(fragment * blocks_ + block) * kSums];
   }
 
-  // ---- rows of B ----
-
-  /// Of rows whose numbers are known; a group of copies.
-  void copy_known(uint32_t first, uint32_t end) {
-    if (end > first)
-      copy_rows(builder_.constant(Scalar::i32, Operand::integer(first)), end - first, end);
-    builder_.copy_commit();
-  }
-
-  /// Copies rows first, first + 1, ... below `end`; at most `most` of them.
-  void copy_rows(Reg first, uint32_t most, uint32_t end) {
-    if (panel_copy_bytes(schedule_) != 0)
-      copy_pieces(first, most, end);
-    else
-      copy_elements(first, most, end);
-  }
-
-  Reg staged_row(Reg row) {
-    return builder_.index(staged_, rem(row, staging_.rows), Operand::integer(staging_.pitch));
-  }
-
-  /// A thread has the same piece of several rows.
-  void copy_pieces(Reg first, uint32_t most, uint32_t end) {
-    const uint32_t bytes = panel_copy_bytes(schedule_);
-    const uint32_t elements = bytes / size_;
-    const uint32_t pieces = block_columns() / elements;
-    if (!piece_.valid())
-      set_piece(pieces, elements, bytes);
-    const uint32_t rows_at_once = threads() / pieces;
-    const uint32_t passes = ceil_div(most, rows_at_once);
-    const Reg mine = add(first, piece_row_);
-    const auto copy = [&](Reg row, bool is_whole) {
-      Reg inside = less(row, Operand::integer(end));
-      if (!is_whole)
-        inside = both(inside, less(row, add(first, Operand::integer(most))));
-      builder_.if_begin(inside);
-      const Reg from = builder_.index(piece_source_, row,
-                                      Operand::integer(static_cast<int64_t>(problem_.ldb) * size_));
-      const Reg to = builder_.index(staged_row(row), piece_, Operand::integer(bytes));
-      builder_.copy_async(to, 0, from, 0, bytes, piece_bytes_);
-      builder_.end();
-    };
-    if (passes > kMostPasses) {
-      copy(add(mine, builder_.for_loop(Operand::integer(most), rows_at_once)), false);
-      builder_.end();
-      return;
-    }
-    for (uint32_t pass = 0; pass < passes; ++pass)
-      copy(pass == 0 ? mine : add(mine, Operand::integer(pass * rows_at_once)),
-           (pass + 1) * rows_at_once <= most);
-  }
-  void set_piece(uint32_t pieces, uint32_t elements, uint32_t bytes) {
-    piece_ = rem(thread_, pieces);
-    piece_row_ = div(thread_, pieces);
-    Reg column = add(block_column_, mul(piece_, elements));
-    if (schedule_.guarded) {
-      // What is beyond N is filled with zeros.
-      const Reg left = builder_.sub(
-          Scalar::i32, builder_.constant(Scalar::i32, Operand::integer(*problem_.columns)), column);
-      piece_bytes_ = at_most(at_least(mul(left, size_), 0), bytes);
-      column = at_most(column, (*problem_.columns - 1) / elements * elements);
-    }
-    piece_source_ = builder_.index(operands_.b, column, Operand::integer(size_));
-  }
-
-  /// Where B is not to be had in pieces: a number of 4 bytes a thread, of one or two elements.
-  void copy_elements(Reg first, uint32_t most, uint32_t end) {
-    const bool row_major = problem_.layout == Layout::row_major;
-    const uint32_t together = 4 / size_;
-    const uint32_t words = block_columns() / together;
-    const Reg round = builder_.for_loop(Operand::integer(most * words), threads());
-    const Reg number = add(round, thread_);
-    // Neighbouring threads have neighbours in memory.
-    const Reg row = add(first, row_major ? div(number, words) : rem(number, most));
-    const Reg word = row_major ? rem(number, words) : div(number, most);
-    builder_.if_begin(
-        both(less(number, Operand::integer(most * words)), less(row, Operand::integer(end))));
-    const int64_t ldb = static_cast<int64_t>(problem_.ldb) * size_;
-    const Reg source = builder_.index(operands_.b, row, Operand::integer(row_major ? ldb : size_));
-    const Reg column = add(block_column_, mul(word, together));
-    Reg value;
-    for (uint32_t i = 0; i < together; ++i) {
-      const Reg mine = i == 0 ? column : add(column, Operand::integer(i));
-      const Reg loaded = builder_.constant(element_scalar(problem_.type),
-                                           tf32_ ? Operand::f32(0) : Operand::bits(0));
-      builder_.if_begin(less(mine, Operand::integer(*problem_.columns)));
-      builder_.load(builder_.index(source, mine, Operand::integer(row_major ? size_ : ldb)), 0, 1,
-                    Cache::readonly, loaded);
-      builder_.end();
-      value = i == 0 ? loaded : builder_.value(Opcode::pack, fragment_scalar_, {value, loaded});
-    }
-    builder_.store(builder_.index(staged_row(row), word, Operand::integer(4)), 0, value);
-    builder_.end();
-    builder_.end();
-  }
-
   // ---- steps ----
 
   struct Set {
     Reg values, metadata, places;
   };
+  /// Fragments of a step's values: of each part, of each 16 rows.
+  uint32_t values_of_lane() const { return types_.parts * step_.fragments; }
 
   /// Loads the step that the pointers are at into its set, and moves on.
   void load_step(uint32_t number) {
-    const Set& set = sets_[number % kSets];
-    for (uint32_t m = 0; m < step_.fragments; ++m)
+    const Set& set = sets_[number % sets_.size()];
+    for (uint32_t m = 0; m < values_of_lane(); ++m)
       builder_.load(values_, m * kFragmentBytes, 4, Cache::readonly, set.values[4 * m]);
     builder_.load(metadata_, step_.metadata_offset, step_.metadata_words, Cache::readonly,
                   set.metadata);
@@ -279,46 +181,53 @@ private:
   void write_rounds() {
     const uint32_t whole = packing_.steps / PanelShape::kStepsOfRound;
     const uint32_t rest = packing_.steps % PanelShape::kStepsOfRound;
+    const bool moves_on = packing_.advance != 0;
+    // Round r brings what round r + prefetch - 1 sees besides the columns of the one before it.
+    if (whole > 0 && moves_on)
+      rows_->begin_rounds(packing_.shape.window + (tile_.prefetch - 2) * packing_.advance);
     if (whole > 0) {
-      const Reg round = builder_.for_loop(Operand::integer(whole), 1);
-      begin_round(round);
-      for (uint32_t step = 0; step < PanelShape::kStepsOfRound; ++step)
+      builder_.for_loop(Operand::integer(whole), 1);
+      begin_round();
+      if (moves_on)
+        rows_->copy_round();
+      else
+        rows_->commit();
+      for (uint32_t step = 0; step < PanelShape::kStepsOfRound; ++step) {
+        if (moves_on)
+          rows_->load_share(step);
         write_step(step);
+        rows_->store_share();
+      }
+      if (moves_on)
+        rows_->end_round();
       builder_.end();
     }
     if (rest > 0) {
-      begin_round({});
+      begin_round();
       for (uint32_t step = 0; step < rest; ++step)
         write_step(step);
     }
   }
 
-  /// Its rows of B are there, and nobody needs the oldest ones any more: others take their place.
-  /// A round that is no register is the last one.
-  void begin_round(Reg round) {
-    builder_.copy_wait(tile_.prefetch - 2);
+  /// Its rows of B are there, and nobody needs the oldest ones any more.
+  void begin_round() {
+    rows_->wait(tile_.prefetch - 2);
     builder_.barrier();
-    if (round.valid() && packing_.advance != 0) {
-      // Round r + prefetch - 1 sees these columns besides those of the round before it.
-      const uint32_t ahead = tile_.prefetch - 2;
-      const Reg first = add(mul(round, packing_.advance),
-                            Operand::integer(packing_.shape.window + ahead * packing_.advance));
-      copy_rows(first, packing_.advance, packing_.columns);
-    }
-    builder_.copy_commit();
   }
 
   void write_step(uint32_t number) {
-    load_step(number + kPanelStepsAhead);
-    const Set& set = sets_[number % kSets];
-    std::vector<Reg> a(step_.fragments);
-    for (uint32_t m = 0; m < step_.fragments; ++m) {
+    load_step(number + steps_ahead_);
+    const Set& set = sets_[number % sets_.size()];
+    std::vector<Reg> a(values_of_lane());
+    for (uint32_t m = 0; m < values_of_lane(); ++m) {
       a[m] = builder_.fresh_tuple(fragment_scalar_, 4);
       for (uint32_t i = 0; i < 4; ++i)
         builder_.bitcast(fragment_scalar_, set.values[4 * m + i], a[m][i]);
     }
     if (tf32_)
       multiply_tf32(set, a);
+    else if (types_.is_split())
+      multiply_split(set, a);
     else
       multiply_halves(set, a);
   }
@@ -329,21 +238,50 @@ private:
       multiply(set, a, builder_.load_matrix(row, int64_t{block} * kFragmentColumns * size_), block);
   }
 
+  /// `a`: the fragments of the first parts, of the second ones, of the third ones.
+  void multiply_split(const Set& set, const std::vector<Reg>& a) {
+    // Of parts i and j together; what is left out is below 2^-22 of the product.
+    constexpr std::pair<uint32_t, uint32_t> kProducts[] = {{2, 0}, {1, 1}, {0, 2},
+                                                           {1, 0}, {0, 1}, {0, 0}};
+    const Reg row = builder_.index(read_, set.places, Operand::integer(1));
+    const uint32_t together = std::max(1u, kSplitSums / step_.fragments);
+    for (uint32_t first = 0; first < blocks_; first += together) {
+      const uint32_t count = together * step_.fragments;
+      std::vector<Reg> b(together * types_.parts), of_step(count);
+      for (uint32_t i = 0; i < together; ++i)
+        for (uint32_t part = 0; part < types_.parts; ++part)
+          b[i * types_.parts + part] = builder_.load_matrix(
+              row, int64_t{part * block_columns() + (first + i) * kFragmentColumns} * size_);
+      for (Reg& sums : of_step) {
+        sums = builder_.fresh_tuple(Scalar::f32, kSums);
+        for (uint32_t i = 0; i < kSums; ++i)
+          builder_.constant(Scalar::f32, Operand::f32(0), sums[i]);
+      }
+      for (const auto& [part_a, part_b] : kProducts)
+        for (uint32_t i = 0; i < count; ++i) {
+          const uint32_t m = i % step_.fragments;
+          builder_.mma_sparse(fragment_, a[part_a * step_.fragments + m],
+                              b[i / step_.fragments * types_.parts + part_b], of_step[i],
+                              set.metadata[m / 2], m % 2);
+        }
+      for (uint32_t i = 0; i < count; ++i) {
+        const Reg all = sums(i % step_.fragments, first + i / step_.fragments);
+        for (uint32_t j = 0; j < kSums; ++j)
+          builder_.add(Scalar::f32, all[j], of_step[i][j], all[j]);
+      }
+    }
+  }
+
   void multiply_tf32(const Set& set, const std::vector<Reg>& a) {
-    constexpr uint32_t kSlotsOfLane = 4, kColumnsOfLane = 4;
+    constexpr uint32_t kSlotsOfLane = 4;
     Reg rows[kSlotsOfLane];
     for (uint32_t i = 0; i < kSlotsOfLane; ++i)
       rows[i] = builder_.index(read_, set.places[i], Operand::integer(1));
-    for (uint32_t part = 0; part < tile_.vec; ++part) {
-      Reg loaded[kSlotsOfLane];
+    for (uint32_t block = 0; block < blocks_; ++block) {
+      const Reg b = builder_.fresh_tuple(Scalar::f32, kSlotsOfLane);
       for (uint32_t i = 0; i < kSlotsOfLane; ++i)
-        loaded[i] = builder_.load(rows[i], int64_t{part} * kWarp * size_, kColumnsOfLane);
-      for (uint32_t j = 0; j < kColumnsOfLane; ++j) {
-        const Reg b = builder_.fresh_tuple(Scalar::f32, kSlotsOfLane);
-        for (uint32_t i = 0; i < kSlotsOfLane; ++i)
-          builder_.move(loaded[i][j], b[i]);
-        multiply(set, a, b, part * kColumnsOfLane + j);
-      }
+        builder_.load(rows[i], int64_t{block} * kFragmentColumns * size_, 1, Cache::normal, b[i]);
+      multiply(set, a, b, block);
     }
   }
 
@@ -354,67 +292,70 @@ private:
 
   // ---- the end ----
 
-  /// A lane's columns that are neighbours: pairs in a block of halves, of tf32 fours in 32.
-  struct Run {
-    uint32_t column;                                 ///< of the warp's, where in_group is 0
-    uint32_t of_in_group;                            ///< columns for each in_group
-    std::vector<std::pair<uint32_t, uint32_t>> sums; ///< block, element
-  };
-  std::vector<Run> runs() const {
-    std::vector<Run> all;
-    if (!tf32_) {
-      for (uint32_t block = 0; block < blocks_; ++block)
-        all.push_back({block * kFragmentColumns, 2, {{block, 0}, {block, 1}}});
-      return all;
-    }
-    for (uint32_t part = 0; part < tile_.vec; ++part)
-      for (uint32_t half = 0; half < 2; ++half) {
-        Run run{part * kWarp + 4 * half, 8, {}};
-        for (uint32_t j = 0; j < 4; ++j)
-          run.sums.emplace_back(part * 4 + j, half);
-        all.push_back(run);
-      }
-    return all;
-  }
+  /// Of two neighbouring blocks of 8 columns a lane has two columns each, next to those of the lane
+  /// beside it. Even lanes give theirs of the second block for those of the first: four neighbours.
+  static constexpr uint32_t kRun = 4;
 
   void store() {
-    const std::vector<Run> all = runs();
-    const auto width = static_cast<uint32_t>(all.front().sums.size());
-    // The epilogue writes the columns of one run.
+    const Reg odd = builder_.value(Opcode::bit_and, Scalar::i32, {in_group_, Operand::integer(1)});
+    const Reg is_odd = builder_.compare(Comparison::ne, Scalar::i32, odd, Operand::integer(0));
+    // The first of its four columns of the first two blocks: lanes 0, 2, 1, 3 have 0, 4, 8, 12.
+    run_column_ = add(add(add(block_column_, warp_column_), mul(odd, kFragmentColumns)),
+                      mul(div(in_group_, 2), kRun));
+    // The epilogue writes what is stored at once.
     SpmmSchedule of_run = schedule_;
-    of_run.tile.vec = width;
+    const uint32_t together = panel_store_columns(schedule_);
+    of_run.tile.vec = together == 1 ? kRun : together;
+    const uint32_t runs = blocks_ / 2, pieces = kRun / of_run.tile.vec;
     std::vector<TileArguments> arguments;
-    for (const Run& run : all)
-      arguments.push_back(arguments_of(run, width));
+    for (uint32_t i = 0; i < runs * pieces; ++i)
+      arguments.push_back(
+          arguments_of(i / pieces * 2 * kFragmentColumns + i % pieces * of_run.tile.vec,
+                       of_run.tile.vec / together));
     const Reg rows = builder_.index(builder_.address(symbols_.rows), panel_,
                                     Operand::integer(4 * int64_t{tile_.rows}));
     const Reg mine = builder_.index(rows, lane_group_, Operand::integer(4));
     for (uint32_t m = 0; m < step_.fragments; ++m)
       for (uint32_t half = 0; half < 2; ++half) {
+        std::vector<Reg> out;
+        for (uint32_t run = 0; run < runs; ++run)
+          out.push_back(exchanged(m, half, run, is_odd));
         const uint32_t offset = 4 * (m * kFragmentRows + half * kFragmentRows / 2);
         const Reg row = builder_.load(mine, offset, 1, Cache::readonly);
         builder_.if_begin(both(has_panel_, less(row, Operand::integer(schedule_.rows))));
-        for (size_t i = 0; i < all.size(); ++i) {
-          const Reg out = builder_.fresh_tuple(Scalar::f32, width);
-          for (uint32_t v = 0; v < width; ++v) {
-            const auto [block, element] = all[i].sums[v];
-            builder_.move(sums(m, block)[2 * half + element], out[v]);
-          }
-          EpilogueWriter(builder_, of_run, arguments[i]).write_row(row, out);
+        for (uint32_t i = 0; i < runs * pieces; ++i) {
+          const Reg piece = builder_.fresh_tuple(Scalar::f32, of_run.tile.vec);
+          for (uint32_t v = 0; v < of_run.tile.vec; ++v)
+            builder_.move(out[i / pieces][i % pieces * of_run.tile.vec + v], piece[v]);
+          EpilogueWriter(builder_, of_run, arguments[i]).write_row(row, piece);
         }
         builder_.end();
       }
   }
 
-  TileArguments arguments_of(const Run& run, uint32_t width) {
+  Reg exchanged(uint32_t m, uint32_t half, uint32_t run, Reg is_odd) {
+    const Reg first = sums(m, 2 * run), second = sums(m, 2 * run + 1);
+    const Reg out = builder_.fresh_tuple(Scalar::f32, kRun);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const Reg a = first[2 * half + i], b = second[2 * half + i];
+      const Reg given = builder_.select(Scalar::f32, is_odd, a, b);
+      const Reg got = builder_.shuffle(ir::Shuffle::butterfly, given, Operand::integer(1));
+      builder_.select(Scalar::f32, is_odd, got, a, out[i]);
+      builder_.select(Scalar::f32, is_odd, b, got, out[2 + i]);
+    }
+    return out;
+  }
+
+  /// Of `count` stores from a column of the warp on.
+  TileArguments arguments_of(uint32_t warp_column, uint32_t count) {
     TileArguments arguments;
     arguments.bias = operands_.bias;
-    const Reg first = add(add(add(block_column_, warp_column_), mul(in_group_, run.of_in_group)),
-                          Operand::integer(run.column));
+    const Reg first = add(run_column_, Operand::integer(warp_column));
+    const uint32_t bytes = element_bytes(problem_.type);
     const Operand step = Operand::integer(
-        problem_.layout == Layout::row_major ? size_ : static_cast<int64_t>(problem_.ldc) * size_);
+        problem_.layout == Layout::row_major ? bytes : static_cast<int64_t>(problem_.ldc) * bytes);
     const uint32_t together = panel_store_columns(schedule_);
-    for (uint32_t v = 0; v < width; v += together) {
+    for (uint32_t v = 0; v < count; ++v) {
       Reg column = v == 0 ? first : add(first, Operand::integer(v));
       if (schedule_.guarded) {
         arguments.inside.push_back(less(column, Operand::integer(*problem_.columns)));
@@ -434,26 +375,29 @@ private:
   const PanelPacking& packing_;
   const PanelSymbols& symbols_;
   const KernelOperands& operands_;
+  PanelOperands types_;
   bool tf32_;
-  uint32_t size_;
+  uint32_t size_; ///< of an operand of the tensor cores
   Scalar fragment_scalar_;
   Fragment fragment_;
   PanelStep step_;
-  PanelStaging staging_;
+  uint32_t steps_ahead_;
+  /// Registers that steps of A go through in turn.
+  std::vector<Set> sets_;
   uint32_t blocks_; ///< of 8 columns that a warp has
 
   Reg thread_, lane_, lane_group_, in_group_; ///< lane = 4 * lane_group + in_group
-  Reg warp_column_, block_column_, panel_, has_panel_;
+  Reg warp_column_, block_column_, run_column_, panel_, has_panel_;
   Reg values_, metadata_, places_; ///< of the next step to be loaded, this lane's
-  Set sets_[kSets];
   Reg staged_, read_, sums_;
-  Reg piece_, piece_row_, piece_source_, piece_bytes_;
+  std::optional<PanelRows> rows_;
 };
 
 uint32_t add_staged(ir::Module& module, const SpmmSchedule& schedule) {
   ir::Symbol symbol;
   symbol.name = "staged";
-  symbol.type = Type::pointer(Space::shared, PanelWriter::staged_scalar(schedule.problem.type));
+  symbol.type = Type::pointer(Space::shared,
+                              PanelWriter::staged_scalar(panel_operands(schedule.problem).type));
   symbol.count = panel_staging(schedule).bytes() / 4;
   module.symbols.push_back(std::move(symbol));
   return static_cast<uint32_t>(module.symbols.size() - 1);

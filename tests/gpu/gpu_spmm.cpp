@@ -308,6 +308,8 @@ PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs) {
   SpmmProblem with_columns = prepared.problem();
   with_columns.columns = test.columns;
   prepared.operands = make_operands(prepared.compiled.weights, with_columns, sources, test.columns);
+  if (!test.b.empty())
+    prepared.operands.b = test.b;
   if (test.nonfinite) {
     constexpr double special[] = {std::numeric_limits<double>::quiet_NaN(),
                                   std::numeric_limits<double>::infinity(),
@@ -326,6 +328,20 @@ PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs) {
   return prepared;
 }
 
+std::vector<double> run_on_gpu(const PreparedCase& prepared, const GpuProgram& program) {
+  const cuda::Context& gpu = *Machine::get().gpu();
+  DeviceOperands operands(gpu, prepared);
+  if (cuda::FakeCudaDriver* interpreter = Machine::get().interpreter())
+    interpret_launches(*interpreter);
+  const cuda::Launcher launcher(gpu, program.image, prepared.compiled.lowered.kernels.front().entry,
+                                operands.shape());
+  launcher.launch(operands.arguments(), operands.stream());
+  operands.stream().synchronize("running the kernel");
+  const SpmmBuffers& buffers = operands.download();
+  CHECK(padding_is_untouched(buffers, prepared.operands, prepared.problem()));
+  return read_back(buffers, prepared.operands, prepared.problem());
+}
+
 void run_and_check(const PreparedCase& prepared) {
   INFO(prepared.test.describe());
   INFO("chosen tile: " << to_string(prepared.compiled.schedule.tile));
@@ -333,21 +349,11 @@ void run_and_check(const PreparedCase& prepared) {
     INFO("on the host");
     check_against_float64(prepared, prepared.host_result, prepared.host_tile);
   }
-  const cuda::Context* gpu = Machine::get().gpu();
-  if (!gpu)
+  if (!Machine::get().gpu())
     return;
   for (const GpuProgram& program : prepared.programs) {
     INFO(name_of(program.road));
-    DeviceOperands operands(*gpu, prepared);
-    if (cuda::FakeCudaDriver* interpreter = Machine::get().interpreter())
-      interpret_launches(*interpreter);
-    const cuda::Launcher launcher(
-        *gpu, program.image, prepared.compiled.lowered.kernels.front().entry, operands.shape());
-    launcher.launch(operands.arguments(), operands.stream());
-    operands.stream().synchronize("running the kernel");
-    const SpmmBuffers& buffers = operands.download();
-    CHECK(padding_is_untouched(buffers, prepared.operands, prepared.problem()));
-    const std::vector<double> result = read_back(buffers, prepared.operands, prepared.problem());
+    const std::vector<double> result = run_on_gpu(prepared, program);
     check_against_float64(prepared, result, prepared.compiled.schedule.tile);
     // Two strategies and the border of staged images have orders of their own.
     if (prepared.compiled.schedule.tile.strategy != Strategy::compressed &&

@@ -62,9 +62,10 @@ private:
 struct GpuCase {
   Matrix weights;
   SpmmProblem problem;
-  uint32_t columns = 0; ///< N (of images), also where the problem leaves it to the launch
-  std::string tile;     ///< the words of --tile
-  uint64_t seed = 1;    ///< of the operands
+  uint32_t columns = 0;  ///< N (of images), also where the problem leaves it to the launch
+  std::string tile;      ///< the words of --tile
+  uint64_t seed = 1;     ///< of the operands
+  std::vector<double> b; ///< B, row-major and tight; empty: random
   /// Leading dimensions given at the launch, where they are parameters; 0: tight.
   uint64_t launch_ldb = 0, launch_ldc = 0;
   bool nonfinite = false; ///< put NaN and infinities into B
@@ -96,6 +97,8 @@ struct PreparedCase {
 /// `jobs`: processes of ptxas at once.
 PreparedCase prepare(const GpuCase& test, TaskPool& pool, unsigned jobs);
 
+/// C, row-major and tight. Fails through Catch where more than C was written.
+std::vector<double> run_on_gpu(const PreparedCase& prepared, const GpuProgram& program);
 /// Checks the host's result, runs every program and checks its result. Fails through Catch.
 void run_and_check(const PreparedCase& prepared);
 /// Both in one.

@@ -273,52 +273,6 @@ TEST_CASE("small cases for the sanitizer", "[sanitize]") {
     }
 }
 
-TEST_CASE("panels on tensor cores", "[interpret][sanitize]") {
-  if (!Machine::get().can_test())
-    return;
-  constexpr const char* kWords[] = {
-      "strategy=panels",
-      "strategy=panels,rows=16,vec=4,groups=2,warps=1,prefetch=2",
-      "strategy=panels,rows=32,vec=2,groups=1,warps=1,prefetch=4",
-      "strategy=panels,rows=64,vec=1,groups=2,warps=1",
-  };
-  unsigned number = 0;
-  for (const double density : {0.05, 0.2, 0.6})
-    for (const uint32_t columns : {1u, 33u, 64u, 136u})
-      for (const DataType type : {DataType::f16, DataType::bf16, DataType::f32}) {
-        const Matrix weights = random_weights(100, 530, density, 41, number % 2 == 0);
-        const Layout layout = number % 5 == 4 ? Layout::column_major : Layout::row_major;
-        GpuCase test = make_case(weights, type, {layout, columns, true}, kWords[number % 4]);
-        test.problem.nonfinite = Nonfinite::dense;
-        test.problem.precision = type == DataType::f32 ? Precision::tf32 : Precision::full;
-        test.problem.epilogue = {number % 3 == 0, number % 3 == 1,
-                                 number % 7 == 0 ? Activation::silu : Activation::none};
-        test.roads = {GpuRoad::direct};
-        if (number % 6 == 0)
-          test.roads.push_back(GpuRoad::llvm);
-        check_case(test);
-        ++number;
-      }
-}
-
-TEST_CASE("panels of sums that cancel, with wide exponents") {
-  if (!Machine::get().can_test())
-    return;
-  for (const DataType type : {DataType::f16, DataType::bf16, DataType::f32}) {
-    // Rows of pairs that cancel but for the last bits, beside numbers of all sizes.
-    Matrix weights = random_weights(128, 1024, 0.2, 43);
-    for (size_t i = 0; i < weights.values.size(); ++i)
-      weights.values[i] = std::ldexp(i % 2 == 0 ? 1.0 : -1.0 - 0x1p-9,
-                                     static_cast<int>(i / 2 % (type == DataType::f16 ? 12 : 60)) -
-                                         (type == DataType::f16 ? 6 : 30));
-    GpuCase test = make_case(weights, type, {Layout::row_major, 64, true}, "strategy=panels");
-    test.problem.nonfinite = Nonfinite::dense;
-    test.problem.precision = type == DataType::f32 ? Precision::tf32 : Precision::full;
-    test.roads = {GpuRoad::direct};
-    check_case(test);
-  }
-}
-
 TEST_CASE("compressed streams for few columns", "[interpret][sanitize]") {
   if (!Machine::get().can_test())
     return;

@@ -268,19 +268,31 @@ std::string compare_with_reference(const SpmmCase& test, const std::vector<uint6
   std::string worst;
   double worst_ratio = 1;
   for (uint32_t row = 0; row < test.rows(); ++row) {
-    const double terms =
-        (on_tensor_cores ? 3.0 : 1.0) * static_cast<double>(pattern.row_length(row)) + parts + 2 +
-        (problem.epilogue.bias ? 1 : 0) + (problem.epilogue.residual ? 1 : 0);
-    // Tensor cores cut where others round; of f32 they take the upper bits.
-    const double product = terms * (on_tensor_cores ? 0x1p-23 : sum_type.unit_roundoff);
-    const double operands =
-        on_tensor_cores && problem.type == DataType::f32 ? 0x1p-11 + 0x1p-10 + 0x1p-21 : 0;
+    const auto entries = static_cast<double>(pattern.row_length(row));
+    // f32 on tensor cores: its upper bits, or three parts.
+    const bool is_split =
+        on_tensor_cores && problem.type == DataType::f32 && problem.precision == Precision::full;
+    const bool is_cut = on_tensor_cores && !is_split;
+    const double terms = (is_cut     ? 3 * entries
+                          : is_split ? entries + 7 * std::min(entries, 16.0) + 2
+                                     : entries) +
+                         parts + 2 + (problem.epilogue.bias ? 1 : 0) +
+                         (problem.epilogue.residual ? 1 : 0);
+    // Tensor cores cut where others round.
+    const double product = terms * (is_cut ? 0x1p-23 : sum_type.unit_roundoff);
+    const double operands = is_split                                  ? 0x1p-22 + 0x1p-31
+                            : is_cut && problem.type == DataType::f32 ? 0x1p-11 + 0x1p-10 + 0x1p-21
+                                                                      : 0;
     const double half_product = h * output.unit_roundoff;
     const double growth = product / (1 - product) + half_product / (1 - half_product) + operands;
     // Products and sums in the half type may underflow and overflow there.
-    const double underflow = terms * (on_tensor_cores ? 0x1p-126
-                                      : h             ? output.half_least
-                                                      : sum_type.half_least);
+    double largest_weight = 0;
+    for (uint64_t i = pattern.row_offset[row]; i < pattern.row_offset[row + 1]; ++i)
+      largest_weight = std::max(largest_weight, std::fabs(test.weights.values[i]));
+    const double underflow = terms * (is_split ? std::max(0x1p-121, largest_weight * 0x1p-133)
+                                      : is_cut ? 0x1p-126
+                                      : h      ? output.half_least
+                                               : sum_type.half_least);
     const double largest = h ? output.largest : sum_type.largest;
     for (uint32_t column = 0; column < test.columns; ++column) {
       long double sum = 0;

@@ -100,8 +100,15 @@ TEST_CASE("sums on tensor cores may be cut, and no more") {
   CHECK(example.check().passed);
   example.result[4] = -4 + rounded + 3 * cut;
   CHECK_FALSE(example.check().passed);
-  // f32 goes in with 10 bits of the fraction.
+  // f32 in three parts: 2 + 7 * 2 + 4 roundings, and products that are left out.
   example.problem.type = DataType::f32;
+  const double in_parts = (20 * 0x1p-24 + 0x1p-22) * 4;
+  example.result[4] = -4 + in_parts;
+  CHECK(example.check().passed);
+  example.result[4] = -4 + 1.1 * in_parts;
+  CHECK_FALSE(example.check().passed);
+  // f32 goes in with 10 bits of the fraction.
+  example.problem.precision = Precision::tf32;
   example.result[4] = -4 + 1.5 * 0x1p-10 * 4;
   CHECK(example.check().passed);
   example.result[4] = -4 + 1.6 * 0x1p-10 * 4;

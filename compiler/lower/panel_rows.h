@@ -1,0 +1,98 @@
+// Rows of B on their way into shared memory, for the panels kernel (spmm_panels.h). Rows lie as
+// PanelStaging says, a block has its columns of them. f16, bf16 and tf32 come by asynchronous
+// copies where B has pieces of 16 bytes. f32 in three parts passes registers: pieces are loaded in
+// one place, and split and stored in another, behind a step's products.
+#pragma once
+
+#include "compiler/inspect/panel_schedule.h"
+#include "compiler/lower/number.h"
+#include "ir/builder.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace sparsertc {
+
+class PanelRows {
+public:
+  struct Place {
+    ir::Reg b;            ///< device memory
+    ir::Reg staged;       ///< shared memory
+    ir::Reg thread;       ///< its number in the block
+    ir::Reg block_column; ///< of B
+  };
+  PanelRows(ir::Builder& builder, const SpmmSchedule& schedule, const Place& place);
+
+  /// Starts to copy rows [first, end), or copies them; a group of copies, perhaps an empty one.
+  void copy_first(uint32_t first, uint32_t end);
+  /// From here on a round brings `advance` rows, the first one those from `row` on.
+  void begin_rounds(uint32_t row);
+  /// Starts to copy a round's rows, or copies them, as far as A has columns; a group of copies.
+  /// Where its steps take their shares of them, nothing.
+  void copy_round();
+  /// Loads a step's share of a round's rows.
+  void load_share(uint32_t step);
+  /// Stores what the last load_share has loaded.
+  void store_share();
+  /// The rows of the next round take their turn.
+  void end_round();
+  /// An empty group of copies, where copies have groups.
+  void commit();
+  /// Waits until no more than `groups` of copies are on their way.
+  void wait(uint32_t groups);
+
+private:
+  /// Rows that are copied at once: where this thread's first one lies in memory and in shared
+  /// memory (below staging_.rows), and how many rows there are from that one on.
+  struct Front {
+    ir::Reg source, place, left;
+    uint32_t most = UINT32_MAX; ///< from the block's first row on
+  };
+  /// 16 bytes of a row in registers.
+  struct Piece {
+    ir::Reg target, inside, values;
+  };
+
+  uint32_t threads() const { return schedule_.threads_x * schedule_.tile.groups; }
+  uint32_t block_columns() const { return schedule_.columns_per_block(); }
+  uint32_t pieces_of_row() const { return block_columns() / (piece_bytes_ / size_); }
+  uint32_t rows_at_once() const { return threads() / pieces_of_row(); }
+  uint32_t passes(uint32_t rows) const;
+  bool has_shares() const;
+
+  Front front_of(uint32_t first, uint32_t end);
+  /// `rows`: no more than these.
+  void copy_pieces(const Front& front, uint32_t rows);
+  void copy_elements(ir::Reg first, uint32_t most, uint32_t end);
+  void set_piece();
+  /// Of the row `offset` rows behind the front's.
+  ir::Reg inside(const Front& front, Number offset);
+  ir::Reg source_of(const Front& front, Number offset);
+  ir::Reg target_of(const Front& front, Number offset);
+  ir::Reg wrapped(ir::Reg place, ir::Reg result = {});
+  void copy_piece(const Front& front, Number offset);
+  Piece load_piece(const Front& front, Number offset);
+  void store_piece(const Piece& piece);
+  std::vector<ir::Reg> split(ir::Reg first, ir::Reg second);
+
+  ir::Reg add(ir::Reg a, Number b) { return arithmetic_.in_register(arithmetic_.add(a, b)); }
+  ir::Reg less(ir::Reg a, ir::Operand b);
+  ir::Reg both(ir::Reg a, ir::Reg b);
+  ir::Reg masked(ir::Reg bits);
+
+  ir::Builder& builder_;
+  Arithmetic arithmetic_;
+  const SpmmSchedule& schedule_;
+  const SpmmProblem& problem_;
+  Place place_;
+  PanelOperands operands_;
+  PanelStaging staging_;
+  uint32_t size_;        ///< of an element of B
+  uint32_t piece_bytes_; ///< 0: elements are copied one by one
+  ir::Reg piece_, piece_row_, piece_source_, piece_staged_, piece_filled_;
+  Front front_; ///< of a round, where there are pieces
+  ir::Reg row_; ///< its first row, where there are none
+  std::vector<Piece> share_;
+};
+
+} // namespace sparsertc
