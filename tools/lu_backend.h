@@ -45,6 +45,8 @@ public:
   virtual std::string device() const = 0;
   /// How it factorizes: one of kLuStrategyWords on a GPU, "left-looking" on the CPU.
   virtual std::string strategy() const = 0;
+  /// Why; empty on the CPU.
+  virtual std::string strategy_reason() const { return {}; }
   /// Takes over the values of A, which has the pattern of the tables.
   virtual void load(const Matrix& a) = 0;
   /// Factorizes the loaded values, `repeat` times (at least once). `time_us`: the median.

@@ -4,6 +4,7 @@
 #include "compiler/emit/ptx.h"
 #include "compiler/lower/lu_emitted.h"
 #include "compiler/lower/lu_refine.h"
+#include "runtime/driver/call_error.h"
 #include "runtime/driver/graph.h"
 #include "runtime/driver/nvrtc.h"
 #include "runtime/kernels/compile.h"
@@ -64,7 +65,7 @@ std::unique_ptr<lu::GpuEmitted> load_emitted(const cuda::Context& context, const
 
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool,
-                                           std::string* strategy) {
+                                           LuStrategyChoice* choice) {
   const Target target = find_target(target_of(context));
   LuGpuProgram program = make_lu_program(
       tables,
@@ -73,8 +74,8 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
        options.memory_limit > 0 ? std::min(options.memory_limit, context.free_memory())
                                 : context.free_memory()},
       options, pool);
-  if (strategy != nullptr)
-    *strategy = name_of(program.choice.strategy);
+  if (choice != nullptr)
+    *choice = program.choice;
   const std::string ptx = emit_ptx(program.module, target);
   program.code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
   if (program.right_looking) {
@@ -126,15 +127,26 @@ public:
     options.given_single = false;
     options.single = std::is_same_v<lu::Real<T>, float>;
     options.complex = lu::ScalarTraits<T>::kComplex;
-    plan_ = make_gpu_plan(*gpu_, tables, options, pool, &strategy_);
+    make_plan(tables, options, pool);
     values_on_gpu_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, tables.input_nnz * sizeof(V));
-    workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
+    if (options.strategy == LuStrategy::automatic && !driver_takes_launches()) {
+      // Loops only: nobody has asked for the time that assembling takes.
+      options.strategy = LuStrategy::emitted;
+      options.budget = 0;
+      make_plan(tables, options, pool);
+      choice_.reason = "by levels: the driver cannot have all blocks of the dataflow resident at "
+                       "once";
+      if (!driver_takes_launches())
+        throw UserError("the driver cannot have all blocks of a solve resident at once",
+                        "--device=cpu factorizes and solves on the CPU");
+    }
     refinement_ = make_gpu_refinement(*gpu_, *plan_, std::is_same_v<lu::Real<X>, float>);
     refine_workspace_ = std::make_unique<lu::GpuRefineWorkspace>(*gpu_, *plan_, kSidesAtOnce);
   }
 
   std::string device() const override { return "gpu"; }
-  std::string strategy() const override { return strategy_; }
+  std::string strategy() const override { return name_of(choice_.strategy); }
+  std::string strategy_reason() const override { return choice_.reason; }
 
   void load(const Matrix& a) override {
     values_ = packed<V>(a.values, a.imaginary);
@@ -210,6 +222,33 @@ private:
     vectors_ = std::make_unique<cuda::DeviceBuffer>(*gpu_, bytes);
   }
 
+  void make_plan(const LuTables& tables, const LuGpuOptions& options, TaskPool* pool) {
+    workspace_.reset();
+    plan_ = make_gpu_plan(*gpu_, tables, options, pool, &choice_);
+    workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
+  }
+
+  /// Factorizes and solves with zeros.
+  bool driver_takes_launches() const {
+    if (pattern_.rows == 0)
+      return true;
+    make_room(uint64_t{pattern_.rows} * sizeof(V));
+    values_on_gpu_->fill(0, stream_);
+    vectors_->fill(0, stream_);
+    try {
+      enqueue_refactor({});
+      enqueue_solve(1, false);
+    } catch (const cuda::CallError& error) {
+      if (error.result() != cuda::Result::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE &&
+          error.result() != cuda::Result::CUDA_ERROR_NOT_SUPPORTED)
+        throw;
+      stream_.synchronize("factorizing zeros");
+      return false;
+    }
+    stream_.synchronize("factorizing zeros");
+    return true;
+  }
+
   void enqueue_refactor(const lu::FactorOptions& options) const {
     plan_->refactor(*workspace_, values_on_gpu_->address(), stream_, options);
   }
@@ -229,7 +268,7 @@ private:
   const Pattern& pattern_;
   std::unique_ptr<cuda::Context> gpu_;
   cuda::Stream stream_;
-  std::string strategy_;
+  LuStrategyChoice choice_;
   std::unique_ptr<lu::GpuPlan> plan_;
   std::unique_ptr<cuda::DeviceBuffer> values_on_gpu_;
   std::unique_ptr<lu::GpuWorkspace> workspace_;

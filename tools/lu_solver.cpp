@@ -80,6 +80,9 @@ std::string LuSolver::device() const {
 std::string LuSolver::strategy() const {
   return prepared_->backend->strategy();
 }
+std::string LuSolver::strategy_reason() const {
+  return prepared_->backend->strategy_reason();
+}
 double LuSolver::tables_us() const {
   return prepared_->tables_us;
 }

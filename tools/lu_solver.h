@@ -77,6 +77,7 @@ public:
   const LuTables& tables() const;
   std::string device() const;
   std::string strategy() const;
+  std::string strategy_reason() const;
   /// Symbolic factorization, levels and tables.
   double tables_us() const;
 

@@ -134,6 +134,7 @@ Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern&
   json["right_sides"] = right_sides;
   json["device"] = solver.device();
   json["strategy"] = solver.strategy();
+  json["strategy_reason"] = solver.strategy_reason();
   json["threads"] = threads;
   json["matched"] = analysis.matched;
   json["matching_reason"] = analysis.matching_reason;
@@ -175,6 +176,8 @@ std::string to_text(const Json& json) {
       json["order"].get<std::string>(), json["matched"].get<bool>() ? ", matched" : "",
       json["nnz_l"].get<uint64_t>(), json["nnz_u"].get<uint64_t>(), json["flops"].get<double>(),
       json["levels"].get<uint64_t>());
+  if (const auto reason = json["strategy_reason"].get<std::string>(); !reason.empty())
+    text += fmt::format("strategy {}: {}\n", json["strategy"].get<std::string>(), reason);
   const auto line = [](const Json& system) {
     return fmt::format(
         "{}factorized in {:.1f} us, solved in {:.1f} us with {} steps of refinement; "

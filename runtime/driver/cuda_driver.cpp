@@ -1,6 +1,7 @@
 #include "runtime/driver/cuda_driver.h"
 
 #include "ir/error.h"
+#include "runtime/driver/call_error.h"
 #include "runtime/driver/library.h"
 
 #include <fmt/format.h>
@@ -107,7 +108,7 @@ std::string describe(Result result, std::string_view call) {
 }
 
 void fail(Result result, std::string_view call, const std::string& doing) {
-  throw RuntimeError(doing, describe(result, call), way_out_of(result));
+  throw CallError(result, doing, describe(result, call), way_out_of(result));
 }
 
 std::shared_ptr<const Driver> Driver::open() {

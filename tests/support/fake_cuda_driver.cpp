@@ -434,6 +434,8 @@ Result launch_cooperative_kernel(FunctionHandle function, uint32_t grid_x, uint3
                                  uint32_t block_z, uint32_t shared_bytes, StreamHandle stream,
                                  void** parameters) {
   ENTER_CONTEXT(cuLaunchCooperativeKernel);
+  if (uint64_t{grid_x} * grid_y * grid_z > fake.resident_blocks)
+    return Result::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   record_launch(fake, function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes,
                 stream, parameters);
   return Result::CUDA_SUCCESS;

@@ -87,6 +87,8 @@ public:
   int32_t devices = 1;
   std::map<DeviceAttribute, int32_t> attributes;
   std::map<FunctionAttribute, int32_t> function_attributes;
+  /// Blocks of a cooperative launch that can be resident at once; larger ones are refused.
+  uint32_t resident_blocks = UINT32_MAX;
   /// Kernels that every module has, besides the entries of its PTX.
   std::set<std::string> kernels = {"kernel"};
   /// What the assembler in the driver says when loading fails.

@@ -1,6 +1,7 @@
 // The interpreting fake driver as a library that SPARSERTC_LIBCUDA can name: programs that know
 // nothing of tests run on it where there is no GPU. With the variable SPARSERTC_FAKE_GRAPHS set
-// graphs do what they have recorded, else nothing.
+// graphs do what they have recorded, else nothing. SPARSERTC_FAKE_RESIDENT_BLOCKS says how many
+// blocks of a cooperative launch fit.
 #include "tests/support/interpreting_driver.h"
 
 #include <cstdlib>
@@ -17,6 +18,8 @@ const cuda::DriverTable& fake_table() {
     if (std::getenv("SPARSERTC_FAKE_GRAPHS") !=
         nullptr) // replays are slow, and most only time them
       interpret_graphs(fake);
+    if (const char* blocks = std::getenv("SPARSERTC_FAKE_RESIDENT_BLOCKS"); blocks != nullptr)
+      fake.resident_blocks = static_cast<uint32_t>(std::strtoul(blocks, nullptr, 10));
     return fake.table();
   }();
   return table;
