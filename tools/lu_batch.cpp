@@ -7,6 +7,7 @@
 #include "ir/error.h"
 #include "runtime/driver/graph.h"
 #include "runtime/lu/gpu_batch.h"
+#include "runtime/lu/host_batch.h"
 #include "runtime/lu/refine.h"
 #include "tools/gpu_device.h"
 
@@ -15,7 +16,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
+#include <complex>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +32,9 @@ namespace {
 constexpr uint64_t kChecked = 64;
 /// Instances whose numbers are made together: they are neighbours in memory.
 constexpr uint64_t kChunk = 256;
+/// Of instances that the CPU factorizes and solves before it goes on to the next ones: what caches
+/// hold.
+constexpr uint64_t kCpuBytes = uint64_t{8} << 20;
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(
@@ -40,30 +47,58 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
+/// Entry p of A in double precision; V is real or complex.
+template <class V>
+V entry_of(const Matrix& a, uint64_t p) {
+  if constexpr (lu::ScalarTraits<V>::kComplex)
+    return {a.values[p], a.imaginary[p]};
+  else
+    return a.values[p];
+}
+
 /// Entry p of an instance. A hash of seed and place (the finaliser of SplitMix64, Steele, Lea and
 /// Flood, OOPSLA 2014), so that any instance can be made alone.
-double value_of(const Matrix& a, const LuBatchRequest& request, uint64_t instance, uint64_t p) {
+template <class V>
+V value_of(const Matrix& a, const LuBatchRequest& request, uint64_t instance, uint64_t p) {
   uint64_t bits = (request.seed * request.instances + instance) * a.pattern.nnz() + p;
   bits = (bits + 1) * 0x9E3779B97F4A7C15u;
   bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
   bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
   bits ^= bits >> 31;
   const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
-  return a.values[p] * (0.9 + 0.2 * unit);
+  return entry_of<V>(a, p) * (0.9 + 0.2 * unit);
 }
 
+template <class V>
 struct Instance {
-  std::vector<double> values, b;
+  std::vector<V> values, b;
 };
 
-Instance make_instance(const Matrix& a, const LuBatchRequest& request, uint64_t instance) {
-  Instance result{std::vector<double>(a.pattern.nnz()), std::vector<double>(a.pattern.rows)};
+template <class V>
+Instance<V> make_instance(const Matrix& a, const LuBatchRequest& request, uint64_t instance) {
+  Instance<V> result{std::vector<V>(a.pattern.nnz()), std::vector<V>(a.pattern.rows)};
   for (uint32_t i = 0; i < a.pattern.rows; ++i)
     for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p) {
-      result.values[p] = value_of(a, request, instance, p);
+      result.values[p] = value_of<V>(a, request, instance, p);
       result.b[i] += result.values[p];
     }
   return result;
+}
+
+/// Instances first to first + count as values[entry * count + number] and b[row * count + number],
+/// rounded to T; b is zeros beforehand.
+template <class T>
+void fill_instances(const Matrix& a, const LuBatchRequest& request, uint64_t first, uint64_t count,
+                    std::vector<T>& values, std::vector<T>& b, TaskPool& pool) {
+  pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {
+    const uint64_t begin = chunk * kChunk, end = std::min(count, begin + kChunk);
+    for (uint32_t i = 0; i < a.pattern.rows; ++i)
+      for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p)
+        for (uint64_t s = begin; s < end; ++s) {
+          values[p * count + s] = lu::to_scalar<T>(value_of<lu::Wide<T>>(a, request, first + s, p));
+          b[i * count + s] += values[p * count + s];
+        }
+  });
 }
 
 /// The larger one; NaN where either is.
@@ -71,10 +106,16 @@ double worse(double x, double y) {
   return x >= y || std::isnan(x) ? x : y;
 }
 
-double residual_of(const Matrix& a, const Instance& instance, const std::vector<double>& x) {
-  const lu::MatrixView<double> view{a.pattern.rows, a.pattern.row_offset, a.pattern.column_index,
-                                    instance.values};
-  return lu::relative_residual<double>(view, instance.b, x, false);
+template <class V>
+double residual_of(const Matrix& a, const Instance<V>& instance, const std::vector<V>& x) {
+  const lu::MatrixView<V> view{a.pattern.rows, a.pattern.row_offset, a.pattern.column_index,
+                               instance.values};
+  return lu::relative_residual<V>(view, instance.b, x, false);
+}
+
+/// Which instance is the c-th of `checked` that are looked at.
+uint64_t checked_instance(uint64_t c, uint64_t checked, uint64_t count) {
+  return c * count / checked;
 }
 
 template <class T>
@@ -142,9 +183,10 @@ namespace {
 
 /// T is the type of the code's numbers.
 template <class T>
-
-LuBatchReport run_batch_of(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
-                           const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
+LuBatchReport run_gpu_batch_of(const cuda::Context& gpu, const Assembler& assembler,
+                               const Matrix& a, const LuTables& tables,
+                               const LuBatchRequest& request, TaskPool& pool) {
+  using V = lu::Wide<T>;
   LuBatchReport report;
   report.device = "gpu";
   report.multiply_adds = multiply_adds(tables);
@@ -163,15 +205,7 @@ LuBatchReport run_batch_of(const cuda::Context& gpu, const Assembler& assembler,
   report.code_bytes = code.image.size();
 
   std::vector<T> values(nnz * count), b(n * count);
-  pool.run((count + kChunk - 1) / kChunk, [&](uint64_t chunk) {
-    const uint64_t first = chunk * kChunk, end = std::min(count, first + kChunk);
-    for (uint32_t i = 0; i < n; ++i)
-      for (uint64_t p = a.pattern.row_offset[i]; p < a.pattern.row_offset[i + 1]; ++p)
-        for (uint64_t s = first; s < end; ++s) {
-          values[p * count + s] = static_cast<T>(value_of(a, request, s, p));
-          b[i * count + s] += values[p * count + s];
-        }
-  });
+  fill_instances(a, request, 0, count, values, b, pool);
 
   const cuda::Stream stream(gpu);
   const std::unique_ptr<lu::GpuBatch> loaded = load_lu_batch(gpu, code, tables, count);
@@ -199,12 +233,12 @@ LuBatchReport run_batch_of(const cuda::Context& gpu, const Assembler& assembler,
   std::vector<T>& all = b; // it has the size, and is not needed any more
   x_on_gpu.download({reinterpret_cast<uint8_t*>(all.data()), all.size() * sizeof(T)}, stream);
   report.checked = std::min(count, kChecked);
-  std::vector<double> x(n);
+  std::vector<V> x(n);
   for (uint64_t c = 0; c < report.checked; ++c) {
-    const uint64_t s = c * count / report.checked;
+    const uint64_t s = checked_instance(c, report.checked, count);
     for (uint64_t i = 0; i < n; ++i)
-      x[i] = all[i * count + s];
-    report.residual = worse(report.residual, residual_of(a, make_instance(a, request, s), x));
+      x[i] = lu::to_scalar<V>(all[i * count + s]);
+    report.residual = worse(report.residual, residual_of<V>(a, make_instance<V>(a, request, s), x));
   }
   return report;
 }
@@ -214,38 +248,83 @@ LuBatchReport run_batch_of(const cuda::Context& gpu, const Assembler& assembler,
 LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
                             const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
   return request.code.type == ir::Scalar::f32
-             ? run_batch_of<float>(gpu, assembler, a, tables, request, pool)
-             : run_batch_of<double>(gpu, assembler, a, tables, request, pool);
+             ? run_gpu_batch_of<float>(gpu, assembler, a, tables, request, pool)
+             : run_gpu_batch_of<double>(gpu, assembler, a, tables, request, pool);
 }
+
+namespace {
+
+/// In parts, so that memory does not grow with the batch.
+template <class T>
+LuBatchReport run_cpu_batch_of(const Matrix& a, const LuTables& tables,
+                               const LuBatchRequest& request, TaskPool& pool) {
+  using V = lu::Wide<T>;
+  using Batch = lu::HostBatch<T>;
+  LuBatchReport report;
+  report.device = "cpu";
+  report.threads = pool.threads();
+  report.instructions = lu::instruction_sets().back();
+  report.strategy = "looped";
+  report.multiply_adds = multiply_adds(tables);
+  const uint64_t count = request.instances, n = tables.size, nnz = tables.input_nnz;
+  report.checked = std::min(count, kChecked);
+  const LuBatchLoop loop = make_lu_batch_loop(tables);
+  const Batch batch(loop);
+  const uint64_t of_instance = (loop.numbers + nnz + 2 * n) * sizeof(T);
+  const uint64_t groups =
+      std::max<uint64_t>(pool.threads(), kCpuBytes / (of_instance * Batch::kLanes));
+  const uint64_t most = std::min(count, groups * Batch::kLanes);
+  const std::unique_ptr<void, decltype(&std::free)> memory(
+      std::aligned_alloc(Batch::kAlignment, std::max(batch.bytes(most), Batch::kAlignment)),
+      &std::free);
+  if (!memory)
+    throw std::bad_alloc();
+  std::vector<double> factor_us(request.repeat, 0.0), solve_us(request.repeat, 0.0);
+  std::vector<uint32_t> status(most);
+  uint64_t looked_at = 0;
+  for (uint64_t first = 0; first < count; first += most) {
+    const uint64_t here = std::min(most, count - first);
+    std::vector<T> values(nnz * here), b(n * here), x(n * here);
+    fill_instances(a, request, first, here, values, b, pool);
+    for (unsigned round = 0; round < request.repeat; ++round) {
+      const double begin = now_us();
+      batch.factor(values.data(), here, request.factor.pivot_threshold, memory.get(), status.data(),
+                   &pool);
+      const double middle = now_us();
+      batch.solve(b.data(), x.data(), here, memory.get(), &pool);
+      solve_us[round] += now_us() - middle;
+      factor_us[round] += middle - begin;
+    }
+    for (uint64_t s = 0; s < here; ++s) {
+      report.replaced += status[s] & ~lu::kBatchNotFinite;
+      report.not_finite += (status[s] & lu::kBatchNotFinite) != 0 ? 1 : 0;
+    }
+    std::vector<V> one(n);
+    for (; looked_at < report.checked; ++looked_at) {
+      const uint64_t s = checked_instance(looked_at, report.checked, count);
+      if (s >= first + here)
+        break;
+      for (uint64_t i = 0; i < n; ++i)
+        one[i] = lu::to_scalar<V>(x[i * here + s - first]);
+      report.residual =
+          worse(report.residual, residual_of<V>(a, make_instance<V>(a, request, s), one));
+    }
+  }
+  report.factor_ns = median(factor_us) * 1000 / static_cast<double>(count);
+  report.solve_ns = median(solve_us) * 1000 / static_cast<double>(count);
+  return report;
+}
+
+} // namespace
 
 LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
                             TaskPool& pool) {
-  LuBatchReport report;
-  report.device = "cpu";
-  report.multiply_adds = multiply_adds(tables);
-  report.checked = request.instances;
-  lu::Factors<double> factors(tables, &pool);
-  std::vector<double> factor_us(request.repeat, 0.0), solve_us(request.repeat, 0.0);
-  std::vector<double> x(tables.size);
-  for (unsigned round = 0; round < request.repeat; ++round)
-    for (uint64_t s = 0; s < request.instances; ++s) {
-      const Instance instance = make_instance(a, request, s);
-      const double begin = now_us();
-      const lu::FactorStatus status = factors.refactor(instance.values, request.factor);
-      const double middle = now_us();
-      factors.solve(instance.b, x);
-      solve_us[round] += now_us() - middle;
-      factor_us[round] += middle - begin;
-      if (round > 0)
-        continue;
-      report.replaced += status.perturbed;
-      report.not_finite += status.outcome == lu::FactorOutcome::ok ? 0 : 1;
-      report.residual = worse(report.residual, residual_of(a, instance, x));
-    }
-  const double count = static_cast<double>(request.instances);
-  report.factor_ns = median(factor_us) * 1000 / count;
-  report.solve_ns = median(solve_us) * 1000 / count;
-  return report;
+  const bool single = request.code.type == ir::Scalar::f32;
+  if (a.imaginary.empty())
+    return single ? run_cpu_batch_of<float>(a, tables, request, pool)
+                  : run_cpu_batch_of<double>(a, tables, request, pool);
+  return single ? run_cpu_batch_of<std::complex<float>>(a, tables, request, pool)
+                : run_cpu_batch_of<std::complex<double>>(a, tables, request, pool);
 }
 
 } // namespace sparsertc

@@ -30,7 +30,7 @@ struct LuBatchRequest {
 
 struct LuBatchReport {
   std::string device; ///< "gpu" or "cpu"
-  /// Of one instance, when all are done at once (GPU) or one after the other (CPU).
+  /// Of one instance, when all are done at once (GPU) or by all threads (CPU).
   double factor_ns = 0;
   double solve_ns = 0;
   uint64_t multiply_adds = 0;
@@ -39,8 +39,11 @@ struct LuBatchReport {
   /// The largest relative residual, without refinement, of the instances that were looked at.
   double residual = 0;
   uint64_t checked = 0;
-  /// Of the code; empty and 0 on the CPU. "unrolled" for the pattern, or "looped" by tables.
-  std::string strategy;
+  std::string strategy; ///< "unrolled" for the pattern, or "looped" by tables
+  /// Of the CPU: "avx512", say. 0 and empty on the GPU.
+  unsigned threads = 0;
+  std::string instructions;
+  /// Of the GPU's code; empty and 0 on the CPU.
   std::string assembler;
   double assemble_ms = 0;
   uint64_t code_bytes = 0;
@@ -71,7 +74,7 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
 LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
                             const LuTables& tables, const LuBatchRequest& request, TaskPool& pool);
 
-/// One instance after the other by the factors of runtime/lu in f64, `pool` working on each.
+/// By runtime/lu/host_batch.h, in the precision of the request's code, complex where A is.
 LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
                             TaskPool& pool);
 

@@ -2,6 +2,7 @@
 // one analysis serves many matrices of one pattern.
 #include "compiler/input/read.h"
 #include "compiler/inspect/lu_schedule.h"
+#include "ir/counted.h"
 #include "ir/error.h"
 #include "runtime/bundle/cache.h"
 #include "tools/assemblers.h"
@@ -198,7 +199,7 @@ std::string to_text(const Json& json) {
 }
 
 Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const LuTables& tables,
-             const std::string& order, double tolerance) {
+             const std::string& order, bool complex, double tolerance) {
   Json json;
   json["instances"] = request.instances;
   json["n"] = tables.size;
@@ -208,6 +209,8 @@ Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const L
   json["order"] = order;
   json["device"] = report.device;
   json["precision"] = request.code.type == ir::Scalar::f32 ? "f32" : "f64";
+  json["complex"] = complex;
+  json["strategy"] = report.strategy;
   json["factor_ns"] = report.factor_ns;
   json["solve_ns"] = report.solve_ns;
   json["perturbations"] = report.replaced;
@@ -215,8 +218,10 @@ Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const L
   json["residual"] = report.residual;
   json["residual_checked"] = report.checked;
   json["tolerance"] = tolerance;
-  if (!report.assembler.empty()) {
-    json["strategy"] = report.strategy;
+  if (report.device == "cpu") {
+    json["threads"] = report.threads;
+    json["instructions"] = report.instructions;
+  } else {
     json["assembler"] = report.assembler;
     json["assemble_ms"] = report.assemble_ms;
     json["code_bytes"] = report.code_bytes;
@@ -234,7 +239,9 @@ std::string batch_text(const Json& json) {
       json["nnz"].get<uint64_t>(), json["order"].get<std::string>(), json["nnz_lu"].get<uint64_t>(),
       json["multiply_adds"].get<uint64_t>(),
       json["device"] == "gpu" ? "on the GPU, all at once"
-                              : "on the CPU, one after the other (no unrolled code)",
+                              : fmt::format("on the CPU, by {} ({})",
+                                            counted(json["threads"].get<unsigned>(), "thread"),
+                                            json["instructions"].get<std::string>()),
       json["factor_ns"].get<double>(), json["solve_ns"].get<double>(),
       json["residual"].get<double>(), json["residual_checked"].get<uint64_t>(),
       json["perturbations"].get<uint64_t>(), json["not_finite"].get<uint64_t>(),
@@ -268,14 +275,12 @@ int run_batch(const SolveOptions& options) {
     solver.analysis.order = FillOrder::amd;
   const std::unique_ptr<cuda::Context> gpu =
       device == 2 ? require_gpu() : (device == 0 ? find_gpu() : nullptr);
-  if (!gpu && solver.precision == LuPrecision::f32)
-    throw UsageError("--batch: the CPU works in f64", "leave out --precision");
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
   const Matrix a = read_matrix(options.input.path, read);
-  if (!a.imaginary.empty())
-    throw UserError(Place{a.name, 0, 0, {}}, "batches are of real matrices",
-                    "without --batch complex ones are factorized one after the other");
+  if (!a.imaginary.empty() && device == 2)
+    throw UserError(Place{a.name, 0, 0, {}}, "batches of complex matrices are for the CPU",
+                    "--device=cpu");
   const LuAnalysis analysis = analyse_lu(a, solver.analysis);
   const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
   LuPatternFinder finder(symbolic, options.cache, &pool);
@@ -291,7 +296,7 @@ int run_batch(const SolveOptions& options) {
   if (solver.precision == LuPrecision::f32)
     request.code.type = ir::Scalar::f32;
   LuBatchReport report;
-  if (gpu) {
+  if (gpu && a.imaginary.empty()) {
     const std::unique_ptr<Assembler> assembler =
         require_cached_assembler(options.assembler, options.cache);
     report = run_gpu_batch(*gpu, *assembler, a, tables, request, pool);
@@ -300,7 +305,8 @@ int run_batch(const SolveOptions& options) {
   }
   const double tolerance =
       solver.tolerance > 0 ? solver.tolerance : default_tolerance(solver.precision);
-  const Json json = to_json(report, request, tables, analysis.order.winner().name, tolerance);
+  const Json json = to_json(report, request, tables, analysis.order.winner().name,
+                            !a.imaginary.empty(), tolerance);
   fmt::print("{}", json_report ? json.dump(2) + "\n" : batch_text(json));
   if (report.not_finite == 0 && report.residual <= tolerance)
     return 0;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -43,39 +44,84 @@ std::vector<T> interleaved(const std::vector<std::vector<T>>& rows, uint64_t cou
 
 template <class T>
 T scaled(T value, double factor) {
-  return static_cast<T>(double{value} * factor);
+  return lu::to_scalar<T>(lu::to_scalar<lu::Wide<T>>(value) * factor);
+}
+
+/// The arithmetic of compiler/lower/lu_kernel_writer.h.
+template <class T>
+T fused(T a, T b, T c) {
+  if constexpr (lu::ScalarTraits<T>::kComplex) {
+    const auto re = std::fma(-a.imag(), b.imag(), std::fma(a.real(), b.real(), c.real()));
+    return {re, std::fma(a.imag(), b.real(), std::fma(a.real(), b.imag(), c.imag()))};
+  } else {
+    return std::fma(a, b, c);
+  }
+}
+template <class T>
+T product(T a, T b) {
+  if constexpr (lu::ScalarTraits<T>::kComplex)
+    return {std::fma(-a.imag(), b.imag(), a.real() * b.real()),
+            std::fma(a.imag(), b.real(), a.real() * b.imag())};
+  else
+    return a * b;
+}
+template <class T>
+T with_phase(T x, lu::Real<T> size) {
+  if constexpr (lu::ScalarTraits<T>::kComplex) {
+    const auto larger = std::max(std::abs(x.real()), std::abs(x.imag()));
+    if (larger == 0)
+      return size;
+    const auto a = x.real() / larger, b = x.imag() / larger;
+    const auto factor = size / std::sqrt(std::fma(a, a, b * b));
+    return {a * factor, b * factor};
+  } else {
+    return std::signbit(x) ? -size : size;
+  }
+}
+template <class T>
+T inverse(T x) {
+  if constexpr (lu::ScalarTraits<T>::kComplex) {
+    const bool steep = std::abs(x.real()) >= std::abs(x.imag());
+    const auto larger = steep ? x.real() : x.imag(), smaller = steep ? x.imag() : x.real();
+    const auto ratio = smaller / larger;
+    const auto scale = larger + smaller * ratio;
+    return steep ? T(1 / scale, -(ratio / scale)) : T(ratio / scale, -(1 / scale));
+  } else {
+    return 1 / x;
+  }
 }
 
 } // namespace
 
 template <class T>
 BatchReference<T> solve_in_order(const LuTables& t, const std::vector<T>& values,
-                                 const std::vector<T>& b, T threshold) {
+                                 const std::vector<T>& b, lu::Real<T> threshold) {
   BatchReference<T> result;
   std::vector<T>& v = result.factors;
   v.assign(t.nnz(), T(0));
-  std::vector<T> column(t.size), largest(t.size, T(0));
+  std::vector<T> column(t.size);
+  std::vector<lu::Real<T>> largest(t.size, 0);
   for (uint32_t j = 0; j < t.size; ++j)
     for (uint64_t p = t.input_offset[j]; p < t.input_offset[j + 1]; ++p) {
       const double scale = t.input_scale.empty() ? 1.0 : t.input_scale[p];
       v[t.input_slot[p]] = scaled(values[t.input_source[p]], scale);
-      largest[j] = std::max(largest[j], std::abs(v[t.input_slot[p]]));
+      largest[j] = std::max(largest[j], lu::magnitude(v[t.input_slot[p]]));
     }
   for (uint32_t j = 0; j < t.size; ++j) {
     for (uint64_t slot = t.column_offset[j]; slot < t.column_offset[j + 1]; ++slot)
       column[t.row_index[slot]] = v[slot];
     for (uint64_t slot = t.column_offset[j]; slot < t.diagonal[j]; ++slot) {
       const uint32_t k = t.row_index[slot];
-      const T minus = -(column[k] * v[t.diagonal[k]]);
+      const T minus = -product(column[k], v[t.diagonal[k]]);
       for (uint64_t q = t.diagonal[k] + 1; q < t.column_offset[k + 1]; ++q)
-        column[t.row_index[q]] = std::fma(v[q], minus, column[t.row_index[q]]);
+        column[t.row_index[q]] = fused(v[q], minus, column[t.row_index[q]]);
     }
-    const T least = threshold * largest[j];
-    if (std::abs(column[j]) < least) {
-      column[j] = std::signbit(column[j]) ? -least : least;
+    const lu::Real<T> least = threshold * largest[j];
+    if (lu::magnitude(column[j]) < least) {
+      column[j] = with_phase(column[j], least);
       ++result.replaced;
     }
-    column[j] = 1 / column[j];
+    column[j] = inverse(column[j]);
     for (uint64_t slot = t.column_offset[j]; slot < t.column_offset[j + 1]; ++slot)
       v[slot] = column[t.row_index[slot]];
   }
@@ -85,17 +131,17 @@ BatchReference<T> solve_in_order(const LuTables& t, const std::vector<T>& values
     const uint32_t row = t.row_order[i];
     T sum = scaled(b[row], t.row_scale.empty() ? 1.0 : t.row_scale[row]);
     for (uint64_t p = t.row_offset[i]; p < t.row_diagonal[i]; ++p)
-      sum = std::fma(-v[t.row_slot[p]], z[t.column_index[p]], sum);
-    z[i] = sum * v[t.diagonal[i]];
+      sum = fused(-v[t.row_slot[p]], z[t.column_index[p]], sum);
+    z[i] = product(sum, v[t.diagonal[i]]);
   }
   for (uint32_t i = t.size; i-- > 0;) {
     T sum = 0;
     const uint64_t end = t.row_offset[i + 1], first = t.row_diagonal[i] + 1;
     for (uint64_t p = end; p-- > first;)
-      sum = p + 1 == end ? v[t.row_slot[p]] * z[t.column_index[p]]
-                         : std::fma(v[t.row_slot[p]], z[t.column_index[p]], sum);
+      sum = p + 1 == end ? product(v[t.row_slot[p]], z[t.column_index[p]])
+                         : fused(v[t.row_slot[p]], z[t.column_index[p]], sum);
     if (end > first)
-      z[i] = std::fma(-sum, v[t.diagonal[i]], z[i]);
+      z[i] = fused(-sum, v[t.diagonal[i]], z[i]);
     const uint32_t unknown = t.column_order[i];
     result.x[unknown] = scaled(z[i], t.column_scale.empty() ? 1.0 : t.column_scale[unknown]);
   }
@@ -194,14 +240,20 @@ void check_batch(const cuda::Context& context, const LuTables& tables,
 }
 
 #define SPARSERTC_INSTANTIATE(T)                                                                   \
-  template BatchReference<T> solve_in_order(const LuTables&, const std::vector<T>&,                \
-                                            const std::vector<T>&, T);                             \
   template class LuBatchOnDevice<T>;                                                               \
   template void check_batch<T>(const cuda::Context&, const LuTables&,                              \
                                const std::vector<std::vector<T>>&, Random&, const LuBatchOptions&, \
                                double);
 SPARSERTC_INSTANTIATE(float)
 SPARSERTC_INSTANTIATE(double)
+#undef SPARSERTC_INSTANTIATE
+#define SPARSERTC_INSTANTIATE(T)                                                                   \
+  template BatchReference<T> solve_in_order(const LuTables&, const std::vector<T>&,                \
+                                            const std::vector<T>&, lu::Real<T>);
+SPARSERTC_INSTANTIATE(float)
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<double>)
 #undef SPARSERTC_INSTANTIATE
 
 } // namespace sparsertc::test

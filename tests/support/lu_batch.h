@@ -11,7 +11,7 @@
 
 namespace sparsertc::test {
 
-/// The formulas of compiler/lower/lu_batch.h for one instance, slot by slot. T is float or double.
+/// The formulas of compiler/lower/lu_batch.h for one instance, slot by slot; T may be complex.
 template <class T>
 struct BatchReference {
   std::vector<T> factors; ///< by slot
@@ -20,7 +20,7 @@ struct BatchReference {
 };
 template <class T>
 BatchReference<T> solve_in_order(const LuTables& tables, const std::vector<T>& values,
-                                 const std::vector<T>& b, T threshold);
+                                 const std::vector<T>& b, lu::Real<T> threshold);
 
 /// A batch with room for values, right-hand sides and solutions, all bits set at first.
 template <class T = double>
