@@ -280,6 +280,10 @@ void Builder::cluster_barrier() {
   begin(Opcode::cluster_barrier, {});
 }
 
+void Builder::warp_barrier() {
+  begin(Opcode::warp_barrier, {});
+}
+
 Reg Builder::for_loop(Operand limit, uint32_t step, Reg induction) {
   induction = result_or_fresh(induction, Scalar::i32);
   Op& op = begin(Opcode::for_loop, {});

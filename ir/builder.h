@@ -106,6 +106,8 @@ public:
   void barrier(Operand number, uint32_t threads);
   /// All threads of all blocks of the cluster.
   void cluster_barrier();
+  /// All threads of the warp.
+  void warp_barrier();
 
   // ---- control ---------------------------------------------------------------------------------
   /// for (i = 0; i < limit; i += step), i a new i32 register; close with end().

@@ -24,6 +24,7 @@ bool is_thread_op(Opcode code) {
   case Opcode::copy_wait:
   case Opcode::barrier:
   case Opcode::cluster_barrier:
+  case Opcode::warp_barrier:
   case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:

@@ -210,6 +210,7 @@ void LlvmBody::operation(uint32_t at) {
   case Opcode::copy_wait:
   case Opcode::barrier:
   case Opcode::cluster_barrier:
+  case Opcode::warp_barrier:
   case Opcode::peer:
   case Opcode::shuffle:
   case Opcode::ballot:

@@ -23,6 +23,9 @@ void LlvmBody::gpu_operation(const ir::Op& op) {
     builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cluster_arrive, {});
     builder_.CreateIntrinsic(intrinsic::nvvm_barrier_cluster_wait, {});
     return;
+  case Opcode::warp_barrier:
+    builder_.CreateIntrinsic(intrinsic::nvvm_bar_warp_sync, {builder_.getInt32(UINT32_MAX)});
+    return;
   case Opcode::peer:
     registers_[op.result.id] = builder_.CreateIntrinsic(
         intrinsic::nvvm_mapa_shared_cluster, {raw(op.operand[0]), operand(op, 1, false)});

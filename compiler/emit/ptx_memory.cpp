@@ -86,6 +86,9 @@ void PtxFunctionPrinter::memory_operation(const Op& op) {
     line({"barrier.cluster.arrive"});
     line({"barrier.cluster.wait"});
     break;
+  case Opcode::warp_barrier:
+    line({"bar.warp.sync"}, std::string_view("0xffffffff"));
+    break;
   case Opcode::shuffle:
     shuffle(op);
     break;

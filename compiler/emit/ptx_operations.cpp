@@ -164,6 +164,7 @@ void PtxFunctionPrinter::operation(const Op& op) {
   case Opcode::copy_wait:
   case Opcode::barrier:
   case Opcode::cluster_barrier:
+  case Opcode::warp_barrier:
   case Opcode::shuffle:
   case Opcode::ballot:
   case Opcode::load_matrix:

@@ -229,6 +229,7 @@ void EveryOperation::warps() {
   builder_.barrier();
   builder_.barrier(Operand::integer(3), 64);
   builder_.barrier(i_, 64);
+  builder_.warp_barrier();
   for (uint8_t which = 0; which < 7; ++which)
     builder_.special(static_cast<Special>(which));
   for (uint8_t mode = 0; mode < 4; ++mode)

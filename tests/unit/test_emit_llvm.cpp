@@ -117,6 +117,7 @@ ir::Module gpu_module() {
   Reg inside = b.compare(ir::Comparison::lt, Scalar::i32, x, n);
   Reg votes = b.fresh(Scalar::i32);
   append(b, Opcode::ballot, {}, votes, {inside});
+  b.warp_barrier();
   Reg slot = b.index(words, x, Operand::integer(4));
   b.store(slot, 0, votes);
 
@@ -178,7 +179,7 @@ TEST_CASE("PTX through LLVM is taken by ptxas for every target") {
     for (const char* wanted :
          {"// family: test", ".visible .entry sparsertc_test", ".maxntid 128", ".maxnreg 128",
           "cp.async.cg.shared.global", "bar", "fma.rn.bf16", "fma.rn.bf16x2", "fma.rn.f16x2",
-          "fma.rn.f32", "shfl.sync.bfly", "vote.sync.ballot", "mma.sync.aligned.m16n8k16",
+          "fma.rn.f32", "shfl.sync.bfly", "vote.sync.ballot", "bar.warp.sync", "mma.sync.aligned.m16n8k16",
           "ld.global.nc", "ld.acquire", "st.release", "ld.const", "st.global.v4"})
       REQUIRE_THAT(ptx, Catch::Contains(wanted));
     // No multiplication and sum may be joined, no subnormal flushed.
