@@ -132,11 +132,13 @@ LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assemb
   const double begin = now_us();
   const Target target = find_target(target_of(gpu));
   code.number_bytes = options.type == ir::Scalar::f32 ? sizeof(float) : sizeof(double);
+  code.vector_bytes =
+      lu_batch_vector_type(options) == ir::Scalar::f32 ? sizeof(float) : sizeof(double);
   if (!is_unrolled(tables, options))
     code.loop = make_lu_batch_loop(tables);
   code.numbers = code.loop ? code.loop->numbers : lu_batch_numbers(tables);
   const ir::Module module =
-      code.loop ? make_lu_batch_loop_kernels(options.type) : make_lu_batch(tables, options);
+      code.loop ? make_lu_batch_loop_kernels(options) : make_lu_batch(tables, options);
   code.factor_threads = lu_batch_threads(module, kLuBatchFactorKernel);
   code.solve_threads = lu_batch_threads(module, kLuBatchSolveKernel);
   if (takes_cubins(gpu, target, assembler.identity())) {
@@ -174,6 +176,7 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
   kernels.solve_threads = code.solve_threads;
   kernels.numbers = code.numbers;
   kernels.number_bytes = code.number_bytes;
+  kernels.vector_bytes = code.vector_bytes;
   kernels.not_finite_bit = kLuBatchNotFinite;
   return std::make_unique<lu::GpuBatch>(gpu, kernels, tables, instances,
                                         code.loop ? &*code.loop : nullptr);

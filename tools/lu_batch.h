@@ -56,8 +56,9 @@ struct LuBatchReport {
 struct LuBatchCode {
   std::vector<uint8_t> image;
   std::optional<LuBatchLoop> loop;
-  uint64_t numbers = 0;                           ///< of an instance
-  uint32_t number_bytes = 8;                      ///< of each
+  uint64_t numbers = 0;      ///< of an instance
+  uint32_t number_bytes = 8; ///< of each
+  uint32_t vector_bytes = 8; ///< of the numbers of right-hand sides and solutions
   uint32_t factor_threads = 0, solve_threads = 0; ///< of a block
   std::string assembler;
   double assemble_ms = 0;

@@ -20,6 +20,7 @@ namespace {
 
 using ir::Cache;
 using ir::Comparison;
+using ir::Conversion;
 using ir::Opcode;
 using ir::Operand;
 using ir::Reg;
@@ -154,19 +155,19 @@ protected:
   }
   void store(uint64_t number, Reg value) { b().store(factors(), offset_of(number), value); }
 
-  /// values[row * instances] of this lane.
-  Reg place_of(Reg pointer, Reg instances, uint64_t row) {
-    return b().index(pointer, instances, Operand::integer(static_cast<int64_t>(row * bytes_)));
+  /// vector[row * instances] of this lane.
+  Reg place_of(Reg vector, Scalar element, Reg instances, uint64_t row) {
+    return b().index(vector, instances,
+                     Operand::integer(static_cast<int64_t>(row * bytes_of(element))));
   }
-  /// Rounded once.
-  Reg scaled(Reg value, double factor) {
-    if (factor == 1)
+  /// Rounded once to `to`.
+  Reg scaled(Reg value, Scalar from, double factor, Scalar to) {
+    if (factor == 1 && from == to)
       return value;
-    if (type_ == Scalar::f64)
-      return b().mul(type_, value, Operand::f64(factor));
-    const Reg exact = b().convert(Scalar::f64, value, ir::Conversion::exact);
-    return b().convert(type_, b().mul(Scalar::f64, exact, Operand::f64(factor)),
-                       ir::Conversion::nearest);
+    const Reg exact =
+        from == Scalar::f64 ? value : b().convert(Scalar::f64, value, Conversion::exact);
+    const Reg product = factor == 1 ? exact : b().mul(Scalar::f64, exact, Operand::f64(factor));
+    return to == Scalar::f64 ? product : b().convert(to, product, Conversion::nearest);
   }
   Operand real(double value) const {
     return type_ == Scalar::f64 ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
@@ -263,8 +264,9 @@ private:
   Reg load(uint64_t number) override {
     if (number < kInput)
       return SequenceWriter::load(number);
-    return b().load(place_of(argument(0), argument(3), tables_.input_source[number - kInput]), 0, 1,
-                    Cache::readonly);
+    return b().load(
+        place_of(argument(0), type_, argument(3), tables_.input_source[number - kInput]), 0, 1,
+        Cache::readonly);
   }
 
   /// The operands of column j in the order in which write_column() asks for them.
@@ -377,7 +379,8 @@ private:
       const uint64_t p = *entry.input;
       const Reg given = next(kInput + p);
       forget(kInput + p);
-      entry.value = scaled(given, tables_.input_scale.empty() ? 1 : tables_.input_scale[p]);
+      entry.value =
+          scaled(given, type_, tables_.input_scale.empty() ? 1 : tables_.input_scale[p], type_);
       const Reg magnitude = b().value(Opcode::abs, type_, {entry.value});
       const Reg larger = b().compare(Comparison::gt, type_, magnitude, largest_);
       b().select(type_, larger, magnitude, largest_, largest_);
@@ -420,12 +423,12 @@ class SolveWriter : public SequenceWriter {
 public:
   SolveWriter(ir::Module& module, const LuTables& tables, const LuBatchOptions& options)
       : SequenceWriter(module, options, "lu_batch_solve",
-                       {{pointer_to(options.type), "b"},
-                        {pointer_to(options.type), "x"},
+                       {{pointer_to(lu_batch_vector_type(options)), "b"},
+                        {pointer_to(lu_batch_vector_type(options)), "x"},
                         {pointer_to(options.type), "factors"},
                         {Scalar::i32, "instances"}},
                        tables.nnz(), tables.size),
-        tables_(tables) {}
+        tables_(tables), vector_type_(lu_batch_vector_type(options)) {}
 
   std::vector<uint32_t> write_forward(const std::vector<uint32_t>& share, uint32_t warp) {
     backward_ = false;
@@ -447,7 +450,8 @@ private:
   Reg load(uint64_t number) override {
     if (number < kInput)
       return SequenceWriter::load(number);
-    return b().load(place_of(argument(0), argument(3), number - kInput), 0, 1, Cache::readonly);
+    return b().load(place_of(argument(0), vector_type_, argument(3), number - kInput), 0, 1,
+                    Cache::readonly);
   }
 
   void write_share(const std::vector<uint32_t>& share) override {
@@ -476,7 +480,8 @@ private:
     const uint32_t row = tables_.row_order[i];
     const Reg given = next(kInput + row);
     forget(kInput + row);
-    Reg sum = scaled(given, tables_.row_scale.empty() ? 1 : tables_.row_scale[row]);
+    Reg sum =
+        scaled(given, vector_type_, tables_.row_scale.empty() ? 1 : tables_.row_scale[row], type_);
     for (uint64_t p = tables_.row_offset[i]; p < tables_.row_diagonal[i]; ++p) {
       sum = cut_where_full(sum);
       const Reg minus = b().value(Opcode::neg, type_, {next(tables_.row_slot[p])});
@@ -509,8 +514,9 @@ private:
       x = b().fma(type_, b().value(Opcode::neg, type_, {sum}), pivot, x);
     finish(unknown(i), x);
     const uint32_t column = tables_.column_order[i];
-    b().store(place_of(argument(1), argument(3), column), 0,
-              scaled(x, tables_.column_scale.empty() ? 1 : tables_.column_scale[column]));
+    b().store(place_of(argument(1), vector_type_, argument(3), column), 0,
+              scaled(x, type_, tables_.column_scale.empty() ? 1 : tables_.column_scale[column],
+                     vector_type_));
   }
 
   Reg cut_where_full(Reg sum) {
@@ -522,6 +528,7 @@ private:
   }
 
   const LuTables& tables_;
+  const Scalar vector_type_;
   bool backward_ = false;
 };
 
@@ -655,19 +662,23 @@ void write_solve(ir::Module& module, const LuTables& tables, const LuBatchOption
       functions.back().push_back(forward ? writer.write_forward(share[warp], warp)
                                          : writer.write_backward(share[warp], warp));
   }
-  const Scalar type = options.type;
-  const uint32_t bytes = bytes_of(type);
-  KernelWriter kernel(module, kLuBatchSolveKernel, bytes, busy_warps(shares));
-  const Reg b = kernel.parameter(pointer_to(type), "b");
-  const Reg x = kernel.parameter(pointer_to(type), "x");
-  const Reg factors = kernel.parameter(pointer_to(type), "factors");
+  const Scalar vectors = lu_batch_vector_type(options);
+  KernelWriter kernel(module, kLuBatchSolveKernel, bytes_of(options.type), busy_warps(shares));
+  const Reg b = kernel.parameter(pointer_to(vectors), "b");
+  const Reg x = kernel.parameter(pointer_to(vectors), "x");
+  const Reg factors = kernel.parameter(pointer_to(options.type), "factors");
   const Reg instances = kernel.parameter(Scalar::i32, "instances");
   kernel.begin(instances);
-  kernel.finish(functions, {kernel.of_instance(b, bytes), kernel.of_instance(x, bytes),
-                            kernel.of_lane(factors, lu_batch_numbers(tables)), instances});
+  kernel.finish(functions,
+                {kernel.of_instance(b, bytes_of(vectors)), kernel.of_instance(x, bytes_of(vectors)),
+                 kernel.of_lane(factors, lu_batch_numbers(tables)), instances});
 }
 
 } // namespace
+
+Scalar lu_batch_vector_type(const LuBatchOptions& options) {
+  return options.wide_vectors ? Scalar::f64 : options.type;
+}
 
 uint64_t lu_batch_numbers(const LuTables& tables) {
   return tables.nnz() + kLuBatchMostWarps + tables.size;

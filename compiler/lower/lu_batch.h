@@ -22,6 +22,8 @@ namespace sparsertc {
 struct LuBatchOptions {
   /// Of all numbers, f32 or f64.
   ir::Scalar type = ir::Scalar::f64;
+  /// Right-hand sides and solutions are f64 where the factors are f32, rounded after scaling.
+  bool wide_vectors = false;
   /// A device function ends when it has so many operations.
   uint32_t operations_of_function = 1500;
   /// Numbers that are remembered to be in registers.
@@ -48,18 +50,20 @@ inline constexpr uint32_t kLuBatchNotFinite = 0x80000000;
 
 /// Whether the options allow to unroll this pattern; else compiler/lower/lu_batch_loop.h.
 bool is_unrolled(const LuTables& tables, const LuBatchOptions& options);
+/// Of right-hand sides and solutions.
+ir::Scalar lu_batch_vector_type(const LuBatchOptions& options);
 /// Numbers of one instance in the memory `factors`.
 uint64_t lu_batch_numbers(const LuTables& tables);
 
-/// Two kernels, a block for each group of instances; T is the type of the options, and what is
-/// scaled is rounded to it once:
+/// Two kernels, a block for each group of instances; T is the type of the options, V that of
+/// vectors, and what is scaled is rounded once:
 ///
 ///   sparsertc_lu_batch_factor(values: T, factors: T, status: i32, instances: i32, threshold: T)
 ///     v(i,j) of L'+U, the products subtracted in the order of k, each with one rounding:
 ///     fma(v(i,k), -(v(k,j) d(k)), v(i,j)); status[instance] as above. A pivot below threshold
 ///     times the largest of its column of B becomes that, with its sign.
 ///
-///   sparsertc_lu_batch_solve(b: T, x: T, factors: T, instances: i32)
+///   sparsertc_lu_batch_solve(b: V, x: V, factors: T, instances: i32)
 ///     forward: k ascending, z(i) = d(i) fma(-L'(i,k), z(k), y(i)); backward: k descending,
 ///     s = fma(U(i,k), x(k), s) from the first product on, x(i) = fma(-s, d(i), z(i)). b and x must
 ///     not overlap.

@@ -26,10 +26,12 @@ constexpr uint32_t kGroup = LuBatchLoop::kGroup;
 
 class LoopWriter {
 public:
-  LoopWriter(ir::Module& module, const char* name, Scalar type)
-      : type_(type), bytes_(type == Scalar::f64 ? 8 : 4), b_(module, function_of(module, name)) {}
+  LoopWriter(ir::Module& module, const char* name, Scalar type, Scalar vector_type)
+      : type_(type), vector_type_(vector_type), bytes_(bytes_of(type)),
+        vector_bytes_(bytes_of(vector_type)), b_(module, function_of(module, name)) {}
 
 protected:
+  static uint32_t bytes_of(Scalar type) { return type == Scalar::f64 ? 8 : 4; }
   static ir::Function& function_of(ir::Module& module, const char* name) {
     ir::Function& function = module.functions.emplace_back();
     function.name = name;
@@ -61,7 +63,7 @@ protected:
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, instance_, instances));
     // Of a vector [row][instance].
     row_bytes_ = b_.mul(Scalar::i64, b_.convert(Scalar::i64, instances, Conversion::sign),
-                        Operand::integer(bytes_));
+                        Operand::integer(vector_bytes_));
   }
   void find_numbers(Reg factors, Reg numbers) {
     const Reg group = b_.special(Special::block_x);
@@ -77,13 +79,14 @@ protected:
   Reg in_vector(Reg vector, Reg row) {
     const Reg bytes =
         b_.mul(Scalar::i64, b_.convert(Scalar::i64, row, Conversion::sign), row_bytes_);
-    return element(b_.offset(vector, bytes), instance_, bytes_);
+    return element(b_.offset(vector, bytes), instance_, vector_bytes_);
   }
-  Reg scaled(Reg value, Reg factor) {
-    if (type_ == Scalar::f64)
-      return b_.mul(type_, value, factor);
-    const Reg exact = b_.convert(Scalar::f64, value, Conversion::exact);
-    return b_.convert(type_, b_.mul(Scalar::f64, exact, factor), Conversion::nearest);
+  /// Rounded once to `to`.
+  Reg scaled(Reg value, Scalar from, Reg factor, Scalar to) {
+    const Reg exact =
+        from == Scalar::f64 ? value : b_.convert(Scalar::f64, value, Conversion::exact);
+    const Reg product = b_.mul(Scalar::f64, exact, factor);
+    return to == Scalar::f64 ? product : b_.convert(to, product, Conversion::nearest);
   }
 
   /// A loop over packets, the next one being read while this one is worked on. `add` adds a
@@ -114,8 +117,8 @@ protected:
     b_.end();
   }
 
-  const Scalar type_;
-  const uint32_t bytes_;
+  const Scalar type_, vector_type_; ///< the latter of what is given and wanted, by row
+  const uint32_t bytes_, vector_bytes_;
   ir::Builder b_;
   Reg lane_, instance_, row_bytes_, numbers_;
 
@@ -128,7 +131,8 @@ private:
 
 class FactorLoop : LoopWriter {
 public:
-  FactorLoop(ir::Module& module, Scalar type) : LoopWriter(module, kLuBatchFactorKernel, type) {}
+  FactorLoop(ir::Module& module, Scalar type)
+      : LoopWriter(module, kLuBatchFactorKernel, type, type) {}
 
   void write() {
     const Reg values = pointer("values", type_), factors = pointer("factors", type_),
@@ -183,7 +187,7 @@ private:
     for (uint32_t i = 0; i < kGroup; ++i)
       value[i] = b_.load(in_vector(values, from[i]), 0, 1, Cache::readonly);
     for (uint32_t i = 0; i < kGroup; ++i) {
-      const Reg entry = scaled(value[i], factor[i]);
+      const Reg entry = scaled(value[i], type_, factor[i], type_);
       store(to[i], entry);
       const Reg magnitude = b_.value(Opcode::abs, type_, {entry});
       const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest);
@@ -233,10 +237,11 @@ private:
 
 class SolveLoop : LoopWriter {
 public:
-  SolveLoop(ir::Module& module, Scalar type) : LoopWriter(module, kLuBatchSolveKernel, type) {}
+  SolveLoop(ir::Module& module, Scalar type, Scalar vector_type)
+      : LoopWriter(module, kLuBatchSolveKernel, type, vector_type) {}
 
   void write() {
-    const Reg right = pointer("b", type_), x = pointer("x", type_),
+    const Reg right = pointer("b", vector_type_), x = pointer("x", vector_type_),
               factors = pointer("factors", type_), instances = number("instances"),
               numbers = number("numbers"), row = pointer("row", Scalar::i32),
               row_scale = pointer("row_scale", Scalar::f64),
@@ -251,7 +256,7 @@ public:
     const Reg unknowns = b_.load(forward, int64_t{LuBatchLoop::start} * kWord, 1, Cache::readonly);
     for_each_row(n, row, row_scale, [&](Reg i, Reg number, Reg factor) {
       const Reg given = b_.load(in_vector(right, number), 0, 1, Cache::readonly);
-      store(b_.add(Scalar::i32, unknowns, i), scaled(given, factor));
+      store(b_.add(Scalar::i32, unknowns, i), scaled(given, vector_type_, factor, type_));
     });
     for_each_packet(
         forward, forward_count,
@@ -272,7 +277,7 @@ public:
         });
     for_each_row(n, column, column_scale, [&](Reg i, Reg number, Reg factor) {
       const Reg value = load(b_.add(Scalar::i32, unknowns, i));
-      b_.store(in_vector(x, number), 0, scaled(value, factor));
+      b_.store(in_vector(x, number), 0, scaled(value, type_, factor, vector_type_));
     });
     b_.end();
     b_.return_void();
@@ -290,11 +295,11 @@ private:
 
 } // namespace
 
-ir::Module make_lu_batch_loop_kernels(Scalar type) {
+ir::Module make_lu_batch_loop_kernels(const LuBatchOptions& options) {
   ir::Module module;
   module.functions.reserve(2); // the writers hold references
-  FactorLoop(module, type).write();
-  SolveLoop(module, type).write();
+  FactorLoop(module, options.type).write();
+  SolveLoop(module, options.type, lu_batch_vector_type(options)).write();
   ir::verify_or_throw(module, "lowering the loops of a batch of sparse LU");
   return module;
 }

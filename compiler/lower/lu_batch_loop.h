@@ -3,6 +3,7 @@
 // the same for all lanes, which read neighbours in memory.
 #pragma once
 
+#include "compiler/lower/lu_batch.h"
 #include "ir/module.h"
 
 #include <cstdint>
@@ -16,13 +17,13 @@ namespace sparsertc {
 ///   sparsertc_lu_batch_factor(values: T, factors: T, status: i32, instances: i32, threshold: T,
 ///                             numbers: i32, source: i32, slot: i32, end: i32, scale: f64,
 ///                             entries: i32, packets: i32, count: i32)
-///   sparsertc_lu_batch_solve(b: T, x: T, factors: T, instances: i32,
+///   sparsertc_lu_batch_solve(b: V, x: V, factors: T, instances: i32,
 ///                            numbers: i32, row: i32, row_scale: f64, column: i32,
 ///                            column_scale: f64, n: i32, forward: i32, forward_count: i32,
 ///                            backward: i32, backward_count: i32)
 ///
 /// `entries` counts the padding, `count` packets; one more packet may be read behind the last. A
-/// factorization leaves the zeros that a solve needs.
-ir::Module make_lu_batch_loop_kernels(ir::Scalar type);
+/// factorization leaves the zeros that a solve needs. Of the options only types count.
+ir::Module make_lu_batch_loop_kernels(const LuBatchOptions& options);
 
 } // namespace sparsertc

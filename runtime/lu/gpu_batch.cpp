@@ -99,7 +99,7 @@ void GpuBatch::factor(cuda::DeviceAddress values, const cuda::Stream& stream,
 
 void GpuBatch::solve(cuda::DeviceAddress b, cuda::DeviceAddress x,
                      const cuda::Stream& stream) const {
-  const uint64_t bytes = instances_ * tables_.size * code_.number_bytes;
+  const uint64_t bytes = instances_ * tables_.size * code_.vector_bytes;
   if (std::max(b, x) - std::min(b, x) < bytes)
     throw UserError("the right-hand sides and the solutions of a batch overlap",
                     "give them memory of their own");

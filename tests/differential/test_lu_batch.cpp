@@ -150,7 +150,20 @@ TEST_CASE("batch: in single precision", "[lu_batch]") {
     looped.most_multiply_adds = 0;
     test::check_batch(*scene.context, tables, rounded<float>(dominant(pattern, random, 5)), random,
                       looped, 0.9);
+    LuBatchOptions wide;
+    wide.wide_vectors = true;
+    wide.warps = 2;
+    looped.wide_vectors = true;
+    for (const LuBatchOptions& options : {wide, looped})
+      test::check_batch(*scene.context, tables, rounded<float>(dominant(pattern, random, 40)),
+                        random, options);
   }
+  // What is not scaled and fits into f32 comes to f64 as it is.
+  const Pattern pattern = tridiagonal(20);
+  LuBatchOptions wide;
+  wide.wide_vectors = true;
+  test::check_batch(*scene.context, test::tables_in_order(pattern),
+                    rounded<float>(dominant(pattern, random, 3)), random, wide);
 }
 
 TEST_CASE("batch: by tables, the bits of straight-line code", "[lu_batch]") {

@@ -148,20 +148,21 @@ BatchReference<T> solve_in_order(const LuTables& t, const std::vector<T>& values
   return result;
 }
 
-template <class T>
-LuBatchOnDevice<T>::LuBatchOnDevice(const cuda::Context& context, const LuTables& tables,
-                                    uint64_t instances, const LuBatchOptions& given)
+template <class T, class V>
+LuBatchOnDevice<T, V>::LuBatchOnDevice(const cuda::Context& context, const LuTables& tables,
+                                       uint64_t instances, const LuBatchOptions& given)
     : tables_(tables), instances_(instances), stream_(context),
       values_(context, tables.input_nnz * instances * sizeof(T)),
-      b_(context, tables.size * instances * sizeof(T)),
-      x_(context, tables.size * instances * sizeof(T)) {
+      b_(context, tables.size * instances * sizeof(V)),
+      x_(context, tables.size * instances * sizeof(V)) {
   LuBatchOptions options = given;
   options.type = std::is_same_v<T, float> ? ir::Scalar::f32 : ir::Scalar::f64;
+  options.wide_vectors = !std::is_same_v<T, V>;
   std::optional<LuBatchLoop> loop;
   if (!is_unrolled(tables, options))
     loop = make_lu_batch_loop(tables);
   const ir::Module module =
-      loop ? make_lu_batch_loop_kernels(options.type) : make_lu_batch(tables, options);
+      loop ? make_lu_batch_loop_kernels(options) : make_lu_batch(tables, options);
   numbers_ = loop ? loop->numbers : lu_batch_numbers(tables);
   const std::string ptx = emit_ptx(module, find_target("sm_80"));
   lu::GpuBatchCode code;
@@ -173,6 +174,7 @@ LuBatchOnDevice<T>::LuBatchOnDevice(const cuda::Context& context, const LuTables
   code.solve_threads = lu_batch_threads(module, kLuBatchSolveKernel);
   code.numbers = numbers_;
   code.number_bytes = sizeof(T);
+  code.vector_bytes = sizeof(V);
   code.not_finite_bit = kLuBatchNotFinite;
   batch_ =
       std::make_unique<lu::GpuBatch>(context, code, tables, instances, loop ? &*loop : nullptr);
@@ -180,27 +182,27 @@ LuBatchOnDevice<T>::LuBatchOnDevice(const cuda::Context& context, const LuTables
   x_.fill(0xFF, stream_);
 }
 
-template <class T>
-std::vector<std::vector<T>> LuBatchOnDevice<T>::solve(const std::vector<std::vector<T>>& values,
-                                                      const std::vector<std::vector<T>>& b,
-                                                      const lu::FactorOptions& options) {
-  const std::vector<T> all_values = interleaved(values, tables_.input_nnz),
-                       all_b = interleaved(b, tables_.size);
+template <class T, class V>
+std::vector<std::vector<V>> LuBatchOnDevice<T, V>::solve(const std::vector<std::vector<T>>& values,
+                                                         const std::vector<std::vector<V>>& b,
+                                                         const lu::FactorOptions& options) {
+  const std::vector<T> all_values = interleaved(values, tables_.input_nnz);
+  const std::vector<V> all_b = interleaved(b, tables_.size);
   values_.upload(bytes_of(all_values), stream_);
   b_.upload(bytes_of(all_b), stream_);
   batch_->factor(values_.address(), stream_, options);
   batch_->solve(b_.address(), x_.address(), stream_);
-  std::vector<T> all(all_b.size());
+  std::vector<V> all(all_b.size());
   x_.download(bytes_of(all), stream_);
-  std::vector<std::vector<T>> x(instances_, std::vector<T>(tables_.size));
+  std::vector<std::vector<V>> x(instances_, std::vector<V>(tables_.size));
   for (uint64_t s = 0; s < instances_; ++s)
     for (uint32_t i = 0; i < tables_.size; ++i)
       x[s][i] = all[i * instances_ + s];
   return x;
 }
 
-template <class T>
-std::vector<T> LuBatchOnDevice<T>::factors(uint64_t instance) const {
+template <class T, class V>
+std::vector<T> LuBatchOnDevice<T, V>::factors(uint64_t instance) const {
   std::vector<T> all(batch_->factors().bytes() / sizeof(T));
   batch_->factors().download(bytes_of(all), stream_);
   std::vector<T> v(tables_.nnz());
@@ -210,20 +212,21 @@ std::vector<T> LuBatchOnDevice<T>::factors(uint64_t instance) const {
   return v;
 }
 
-template <class T>
-void check_batch(const cuda::Context& context, const LuTables& tables,
-                 const std::vector<std::vector<T>>& values, Random& random,
-                 const LuBatchOptions& options, double threshold) {
-  std::vector<std::vector<T>> b(values.size(), std::vector<T>(tables.size));
-  for (std::vector<T>& vector : b)
-    for (T& number : vector)
-      number = static_cast<T>(random.symmetric());
-  LuBatchOnDevice<T> device(context, tables, values.size(), options);
+namespace {
+
+template <class T, class V>
+void check_batch_of(const cuda::Context& context, const LuTables& tables,
+                    const std::vector<std::vector<T>>& values, const std::vector<std::vector<T>>& b,
+                    const LuBatchOptions& options, double threshold) {
+  LuBatchOnDevice<T, V> device(context, tables, values.size(), options);
   lu::FactorOptions factor;
   factor.pivot_threshold = threshold;
   const T used = threshold > 0 ? static_cast<T>(threshold)
                                : static_cast<T>(std::sqrt(std::numeric_limits<T>::epsilon() / 2));
-  const std::vector<std::vector<T>> x = device.solve(values, b, factor);
+  std::vector<std::vector<V>> given;
+  for (const std::vector<T>& vector : b)
+    given.emplace_back(vector.begin(), vector.end());
+  const std::vector<std::vector<V>> x = device.solve(values, given, factor);
   const std::vector<lu::BatchStatus> status = device.status();
   for (size_t s = 0; s < values.size(); ++s) {
     INFO("instance " << s);
@@ -235,8 +238,24 @@ void check_batch(const cuda::Context& context, const LuTables& tables,
       continue; // which NaN it is may differ
     CHECK(status[s].replaced == expected.replaced);
     CHECK(equal_bits(device.factors(s), expected.factors));
-    CHECK(equal_bits(x[s], expected.x));
+    CHECK(equal_bits(std::vector<T>(x[s].begin(), x[s].end()), expected.x));
   }
+}
+
+} // namespace
+
+template <class T>
+void check_batch(const cuda::Context& context, const LuTables& tables,
+                 const std::vector<std::vector<T>>& values, Random& random,
+                 const LuBatchOptions& options, double threshold) {
+  std::vector<std::vector<T>> b(values.size(), std::vector<T>(tables.size));
+  for (std::vector<T>& vector : b)
+    for (T& number : vector)
+      number = static_cast<T>(random.symmetric());
+  if (options.wide_vectors)
+    check_batch_of<T, double>(context, tables, values, b, options, threshold);
+  else
+    check_batch_of<T, T>(context, tables, values, b, options, threshold);
 }
 
 #define SPARSERTC_INSTANTIATE(T)                                                                   \

@@ -22,8 +22,9 @@ template <class T>
 BatchReference<T> solve_in_order(const LuTables& tables, const std::vector<T>& values,
                                  const std::vector<T>& b, lu::Real<T> threshold);
 
-/// A batch with room for values, right-hand sides and solutions, all bits set at first.
-template <class T = double>
+/// A batch with room for values, right-hand sides and solutions, all bits set at first. V: of the
+/// latter two.
+template <class T = double, class V = T>
 class LuBatchOnDevice {
 public:
   /// By straight-line code, or by tables where the options do not allow that. `tables` must outlive
@@ -32,8 +33,8 @@ public:
                   const LuBatchOptions& options = {});
 
   /// values[s] and b[s] of instance s; x likewise.
-  std::vector<std::vector<T>> solve(const std::vector<std::vector<T>>& values,
-                                    const std::vector<std::vector<T>>& b,
+  std::vector<std::vector<V>> solve(const std::vector<std::vector<T>>& values,
+                                    const std::vector<std::vector<V>>& b,
                                     const lu::FactorOptions& options = {});
   std::vector<lu::BatchStatus> status() const { return batch_->status(stream_); }
   /// By slot.
@@ -48,8 +49,8 @@ private:
   cuda::DeviceBuffer values_, b_, x_;
 };
 
-/// Factorizes and solves, and compares with solve_in_order, bit by bit where that is finite. Fails
-/// through Catch.
+/// Factorizes and solves, and compares with solve_in_order, bit by bit where that is finite; with
+/// wide vectors after rounding what they are. Fails through Catch.
 template <class T>
 void check_batch(const cuda::Context& context, const LuTables& tables,
                  const std::vector<std::vector<T>>& values, Random& random,
