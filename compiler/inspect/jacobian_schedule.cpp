@@ -225,7 +225,7 @@ private:
 
   bool by_terms(const SplitRow& row, uint32_t outer, uint32_t inner, uint32_t share) const {
     return row.has_sum && row.outer.size() <= outer && row.most_inner <= inner &&
-           terms_of_lane(row, inner, share) * inner <= kMostKeptNumbers;
+           terms_of_lane(row, inner, share) * inner <= options_.machine.kept_numbers;
   }
   static uint64_t terms_of_lane(const SplitRow& row, uint32_t inner, uint32_t share) {
     const uint64_t terms = row.terms.size();
@@ -437,8 +437,12 @@ std::string_view to_string(JacobianCompression compression) {
 
 JacobianMachine JacobianMachine::gpu(uint32_t multiprocessors, uint64_t instances) {
   // Instances fill a GPU by themselves.
-  return {kUnitsOfMultiprocessor * multiprocessors, kEntryCycles, kLaunchCycles, instances,
-          instances == 1};
+  return {kUnitsOfMultiprocessor * multiprocessors,
+          kEntryCycles,
+          kLaunchCycles,
+          instances,
+          instances == 1,
+          kMostKeptNumbers};
 }
 
 JacobianSchedule schedule_jacobian(const Pattern& pattern, const JacobianScheduleOptions& options) {

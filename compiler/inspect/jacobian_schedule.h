@@ -27,7 +27,8 @@ struct JacobianMachine {
   double entry_cycles = 0;  ///< from one entry of a task to the next
   double launch_cycles = 0; ///< of starting a kernel
   uint64_t instances = 1;
-  bool shares_tasks = false; ///< several threads can take part in a task
+  bool shares_tasks = false;                     ///< several threads can take part in a task
+  uint32_t kept_numbers = kMostKeptNumbersOfCpu; ///< of tasks by terms, for each thread
 
   static JacobianMachine cpu() { return {}; }
   static JacobianMachine gpu(uint32_t multiprocessors, uint64_t instances);

@@ -73,7 +73,7 @@ std::string make_program(const ResidualSource& source, const ParameterSet& param
                                  "#define SPARSERTC_KEPT {}\n",
                                  options.f32 ? "float" : "double", options.batch, options.checked,
                                  options.loop_limit > 0 ? options.loop_limit : UINT32_MAX,
-                                 options.shared, kMostKeptNumbers);
+                                 options.shared, kMostKeptNumbersOfCpu);
   for (const std::string_view header :
        {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
     text += headed(header);

@@ -182,28 +182,31 @@ struct TermsCall {
     if constexpr (kByRow) {
       const Parameters p = c.parameters_of(instance);
       TermState& state = term_state();
-      SeedTerms<O, I> seed;
-      seed.inner = state.column;
+      auto& columns_at_hand = state.columns_at_hand<O + I>();
+      typename SeedTerms<O, I>::Columns column{};
       u32 place[O];
       SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k) {
-        seed.outer[k] = load(columns + task * O + k);
+        column[k] = load(columns + task * O + k);
         place[k] = load(places + task * O + k);
       }
+      SPARSERTC_UNROLLED
+      for (int i = 0; i < I; ++i)
+        column[O + i] = 0xFFFFFFFFu;
+      columns_at_hand = column;
       const u32 begin = load(first + task), terms = load(first + task + 1) - begin;
       state.columns = term_columns + u64(begin) * I;
       state.terms = terms;
       state.kept = 0;
-      SPARSERTC_UNROLLED
-      for (int i = 0; i < I; ++i)
-        state.column[i] = 0xFFFFFFFFu;
       T own = T(0);
+      const SeedTerms<O, I> seed{&columns_at_hand};
       residual(Row(load(row + task)), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
       SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k)
-        if (writes(k) && seed.outer[k] != 0xFFFFFFFFu)
+        if (writes(k) && static_cast<u32>(column[k]) != 0xFFFFFFFFu)
           values[c.place(place[k], instance)] = own.t.d[k];
       const Real slope = own.t.d[O]; // by the sum
+      const Real* const kept = &kept_number(0);
       u32 mine = 0;
       for (u32 term = own_lane(); term < terms; term += lane_count(), ++mine)
         SPARSERTC_UNROLLED
@@ -212,7 +215,7 @@ struct TermsCall {
         if (load(term_columns + at) == 0xFFFFFFFFu)
           continue;
         // What does not move the sum does not move the row, however steep it is.
-        const Real by = mine < state.kept ? kept_number(mine * I + i) : Real(0);
+        const Real by = mine < state.kept ? kept[(mine * I + i) * kept_stride()] : Real(0);
         values[c.place(load(term_places + at), instance)] =
             by == Real(0) && ::isinf(slope) ? Real(0) : slope * by;
       }
@@ -382,8 +385,9 @@ extern "C" __global__ void sparsertc_take_status(Status* status) {
 #else
 
 /// The tasks from first to last. 0, or the code of what went wrong: then the rest was not done.
+// Flat: GCC calls functions as large as residuals, and passes numbers with tangents through memory.
 template <class Call>
-int run(const Call& call, u64 first, u64 last) {
+__attribute__((flatten)) int run(const Call& call, u64 first, u64 last) {
   sum_state() = SumState{}; // a sum that went wrong may have left it
   try {
     for (u64 task = first; task < last && task < call.tasks(); ++task)

@@ -111,49 +111,119 @@ private:
 #define SPARSERTC_UNROLLED _Pragma("GCC unroll 8")
 #endif
 
+/// W numbers, of which each operation is with all at once.
+template <int W>
+struct NumberArray {
+  Real n[W];
+  __device__ Real& operator[](int k) { return n[k]; }
+  __device__ Real operator[](int k) const { return n[k]; }
+  friend __device__ NumberArray operator*(Real f, const NumberArray& a) {
+    NumberArray result;
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < W; ++k)
+      result.n[k] = f * a.n[k];
+    return result;
+  }
+  friend __device__ NumberArray operator+(const NumberArray& a, const NumberArray& b) {
+    NumberArray result;
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < W; ++k)
+      result.n[k] = a.n[k] + b.n[k];
+    return result;
+  }
+};
+/// Numbers of W unknowns; 0xFFFFFFFF: of none.
+template <int W>
+struct ColumnArray {
+  u32 n[W];
+  __device__ u32& operator[](int k) { return n[k]; }
+  __device__ u32 operator[](int k) const { return n[k]; }
+  /// 1 where unknown j stands.
+  __device__ NumberArray<W> ones_at(u32 j) const {
+    NumberArray<W> ones;
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < W; ++k)
+      ones.n[k] = n[k] == j ? Real(1) : Real(0);
+    return ones;
+  }
+};
+template <int W>
+struct NumbersOf {
+  using Type = NumberArray<W>;
+  using Columns = ColumnArray<W>;
+};
+#ifndef __CUDACC__
+// On the host in vector registers: left to itself the compiler takes one number after the other.
+template <class A>
+struct IntegerLike {
+  using Type = long long;
+};
+template <>
+struct IntegerLike<float> {
+  using Type = int;
+};
+template <class Vector, class Integers>
+struct ColumnVector {
+  Integers n;
+  auto& operator[](int k) { return n[k]; }
+  u32 operator[](int k) const { return static_cast<u32>(n[k]); }
+  Vector ones_at(u32 j) const {
+    const Integers all = Integers{} + static_cast<typename IntegerLike<Real>::Type>(j);
+    return n == all ? Vector{} + Real(1) : Vector{};
+  }
+};
+#define SPARSERTC_VECTOR(W)                                                                        \
+  template <>                                                                                      \
+  struct NumbersOf<W> {                                                                            \
+    typedef Real Type __attribute__((vector_size(W * sizeof(Real))));                              \
+    typedef IntegerLike<Real>::Type Integers __attribute__((vector_size(W * sizeof(Real))));       \
+    using Columns = ColumnVector<Type, Integers>;                                                  \
+  };
+SPARSERTC_VECTOR(2)
+SPARSERTC_VECTOR(4)
+SPARSERTC_VECTOR(8)
+#undef SPARSERTC_VECTOR
+template <>
+struct NumbersOf<3> : NumbersOf<4> {};
+template <int W>
+requires(W > 4 && W < 8) struct NumbersOf<W> : NumbersOf<8> {
+};
+#endif
+
 /// W derivatives, which Seed puts at the unknowns.
 template <int W, class SeedType>
 struct Directions {
   using Seed = SeedType;
   using Word = Real;
   static constexpr int kWords = W;
-  Real d[W];
+  typename NumbersOf<W>::Type d;
 
-  __device__ static Directions zero() {
-    Directions t;
-    SPARSERTC_UNROLLED
-    for (int k = 0; k < W; ++k)
-      t.d[k] = 0;
-    return t;
-  }
+  __device__ static Directions zero() { return Directions{}; }
   __device__ Word word(int k) const { return d[k]; }
   __device__ void set_word(int k, Word word) { d[k] = word; }
 };
-#define SPARSERTC_EACH(expression)                                                                 \
-  Directions<W, S> result;                                                                         \
-  SPARSERTC_UNROLLED                                                                               \
-  for (int k = 0; k < W; ++k)                                                                      \
-    result.d[k] = expression;                                                                      \
-  return result;
 template <int W, class S>
 __device__ Directions<W, S> scaled(Real f, const Directions<W, S>& t) {
-  SPARSERTC_EACH(f * t.d[k])
+  return {f * t.d};
 }
 template <int W, class S>
 __device__ Directions<W, S> scaled_singular(Real f, const Directions<W, S>& t) {
-  SPARSERTC_EACH(t.d[k] == Real(0) ? Real(0) : f * t.d[k])
+  Directions<W, S> result;
+  SPARSERTC_UNROLLED
+  for (int k = 0; k < W; ++k)
+    result.d[k] = t.d[k] == Real(0) ? Real(0) : f * t.d[k];
+  return result;
 }
 template <int W, class S>
 __device__ Directions<W, S> linear(Real f, const Directions<W, S>& s, Real g,
                                    const Directions<W, S>& t) {
-  SPARSERTC_EACH(f * s.d[k] + g * t.d[k])
+  return {f * s.d + g * t.d};
 }
 template <int W, class S>
 __device__ Directions<W, S> chosen(bool first, const Directions<W, S>& s,
                                    const Directions<W, S>& t) {
-  SPARSERTC_EACH(first ? s.d[k] : t.d[k])
+  return first ? s : t;
 }
-#undef SPARSERTC_EACH
 
 /// Of 64 unknowns, those that a value depends on.
 template <class SeedType>
@@ -190,14 +260,8 @@ __device__ Columns<S> chosen(bool, const Columns<S>& s, const Columns<S>& t) {
 template <int W>
 struct SeedColumns {
   using Tangent = Directions<W, SeedColumns>;
-  u32 column[W];
-  __device__ Tangent operator()(long long j) const {
-    Tangent t;
-    SPARSERTC_UNROLLED
-    for (int k = 0; k < W; ++k)
-      t.d[k] = column[k] == static_cast<u32>(j) ? Real(1) : Real(0);
-    return t;
-  }
+  typename NumbersOf<W>::Columns column;
+  __device__ Tangent operator()(long long j) const { return {column.ones_at(static_cast<u32>(j))}; }
 };
 
 /// Tangent k is the derivative by all unknowns of colour first + k.
@@ -221,7 +285,12 @@ struct TermState {
   const u32* columns = nullptr; ///< kInner for each term that is known
   u32 terms = 0;                ///< that are known; 0 behind the sum
   u32 kept = 0;                 ///< terms of this thread whose derivatives are kept
-  u32 column[4] = {0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu}; ///< of the term at hand
+  /// Of the tangents, with those of the term at hand: NumbersOf<W>::Columns.
+  alignas(NumbersOf<8>::Columns) unsigned char at_hand[sizeof(NumbersOf<8>::Columns)] = {};
+  template <int W>
+  __device__ typename NumbersOf<W>::Columns& columns_at_hand() {
+    return *reinterpret_cast<typename NumbersOf<W>::Columns*>(at_hand);
+  }
 };
 
 /// O tangents by unknowns of the row, I by those of the term at hand; outside of terms the first of
@@ -230,17 +299,10 @@ template <int O, int I>
 struct SeedTerms {
   static constexpr int kOuter = O, kInner = I;
   using Tangent = Directions<O + I, SeedTerms>;
-  u32 outer[O];
-  const u32* inner; ///< TermState::column
+  using Columns = typename NumbersOf<O + I>::Columns;
+  const Columns* columns; ///< TermState::columns_at_hand
   __device__ Tangent operator()(long long j) const {
-    Tangent t;
-    SPARSERTC_UNROLLED
-    for (int k = 0; k < O; ++k)
-      t.d[k] = outer[k] == static_cast<u32>(j) ? Real(1) : Real(0);
-    SPARSERTC_UNROLLED
-    for (int k = 0; k < I; ++k)
-      t.d[O + k] = inner[k] == static_cast<u32>(j) ? Real(1) : Real(0);
-    return t;
+    return {columns->ones_at(static_cast<u32>(j))};
   }
 };
 template <class A>
@@ -339,6 +401,10 @@ __device__ inline Real& kept_number(u32 k) {
   extern __shared__ Real sparsertc_kept[];
   return sparsertc_kept[k * blockDim.x + threadIdx.x];
 }
+/// From one kept number to the next.
+__device__ inline u32 kept_stride() {
+  return blockDim.x;
+}
 __device__ inline u32 lanes_mask(u32 lanes) {
   return lanes == 32 ? 0xFFFFFFFFu : ((1u << lanes) - 1u) << (threadIdx.x & 31 & ~(lanes - 1));
 }
@@ -351,8 +417,8 @@ __device__ A over_lanes(A value) {
   return value;
 }
 /// Of its first `words` tangents alone.
-template <AnyDual N>
-__device__ N over_lanes(N a, int words = N::Tangent::kWords) {
+template <int words, AnyDual N>
+__device__ N over_lanes(N a) {
   const u32 lanes = lane_count(), mask = lanes_mask(lanes);
   for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
     a.v += __shfl_xor_sync(mask, a.v, apart);
@@ -362,6 +428,10 @@ __device__ N over_lanes(N a, int words = N::Tangent::kWords) {
   }
   return a;
 }
+template <AnyDual N>
+__device__ N over_lanes(const N& a) {
+  return over_lanes<N::Tangent::kWords>(a);
+}
 #else
 inline u32 lane_count() {
   return 1;
@@ -369,56 +439,77 @@ inline u32 lane_count() {
 inline u32 own_lane() {
   return 0;
 }
+/// What is a thread's own, in one place.
+struct ThreadState {
+  SumState sum;
+  TermState term;
+  Real kept[SPARSERTC_KEPT];
+};
+inline ThreadState& thread_state() {
+  static thread_local ThreadState state;
+  ThreadState* found = &state;
+  asm("" : "+r"(found)); // finding it takes a call, which GCC would repeat rather than keep it
+  return *found;
+}
 inline SumState& sum_state() {
-  static thread_local SumState state;
-  return state;
+  return thread_state().sum;
 }
 inline TermState& term_state() {
-  static thread_local TermState state;
-  return state;
+  return thread_state().term;
 }
 /// What a term's own derivatives are until that by the sum is known: number k of the thread.
 inline Real& kept_number(u32 k) {
-  static thread_local Real kept[SPARSERTC_KEPT];
-  return kept[k];
+  return thread_state().kept[k];
+}
+/// From one kept number to the next.
+inline u32 kept_stride() {
+  return 1;
 }
 #endif
 
 /// Of the row's first sum each term has tangents of its own; those that are all terms' are added.
 template <class T, class F>
 __device__ T sum_of_terms(long long first, long long last, const F& term, u32 line) {
-  constexpr int kOuter = T::Tangent::Seed::kOuter, kInner = T::Tangent::Seed::kInner;
+  using Seed = typename T::Tangent::Seed;
+  constexpr int kOuter = Seed::kOuter, kInner = Seed::kInner;
   TermState& state = term_state();
-  const u32* const columns = state.columns;
+  const u32* const own = state.columns;
   const u32 known = state.terms;
   state.terms = 0;
+  typename Seed::Columns& at_hand = state.columns_at_hand<kOuter + kInner>();
+  typename Seed::Columns columns = at_hand;
+  Real* const kept_numbers = &kept_number(0);
   LoopLimit limit(line);
   T sum = T(0);
   u32 kept = 0;
   for (long long k = first + own_lane(); k < last; k += lane_count()) {
     limit.step();
     const u32 index = static_cast<u32>(k - first);
-    const bool own = index < known;
+    const bool is_known = index < known;
     SPARSERTC_UNROLLED
     for (int i = 0; i < kInner; ++i)
-      state.column[i] = own ? load(columns + index * kInner + i) : 0xFFFFFFFFu;
-    T value = term(k);
+      columns[kOuter + i] = is_known ? load(own + index * kInner + i) : 0xFFFFFFFFu;
+    at_hand = columns;
+    const T value = term(k);
     SPARSERTC_UNROLLED
-    for (int i = 0; own && i < kInner; ++i) {
-      kept_number(kept * kInner + i) = value.t.d[kOuter + i];
-      value.t.d[kOuter + i] = 0;
-    }
-    kept += own ? 1 : 0;
+    for (int i = 0; is_known && i < kInner; ++i)
+      kept_numbers[(kept * kInner + i) * kept_stride()] = value.t.d[kOuter + i];
+    kept += is_known ? 1 : 0;
     sum += value;
   }
   SPARSERTC_UNROLLED
   for (int i = 0; i < kInner; ++i)
-    state.column[i] = 0xFFFFFFFFu;
-  if constexpr (kShared)
-    sum = over_lanes(sum, known == 0 ? kOuter + kInner : kOuter);
-  if (known == 0)
+    columns[kOuter + i] = 0xFFFFFFFFu;
+  at_hand = columns;
+  if (known == 0) {
+    if constexpr (kShared)
+      sum = over_lanes(sum);
     return sum;
+  }
+  if constexpr (kShared)
+    sum = over_lanes<kOuter>(sum);
   state.kept = kept;
+  // The terms' own are kept.
   SPARSERTC_UNROLLED
   for (int i = 0; i < kInner; ++i)
     sum.t.d[kOuter + i] = i == 0 ? Real(1) : Real(0);
@@ -431,8 +522,8 @@ template <class F>
 __device__ auto sum_over(long long first, long long last, const F& term,
                          u32 line = __builtin_LINE()) {
   using T = decltype(term(first));
+  SumState& state = sum_state();
   if (kChecked) {
-    SumState& state = sum_state();
     if (state.inside)
       stop(kNestedSum, line, 0, 0);
     state.inside = true;
@@ -446,14 +537,14 @@ __device__ auto sum_over(long long first, long long last, const F& term,
     for (long long k = first + own_lane(); k < last; k += lane_count()) {
       limit.step();
       if (kChecked)
-        sum_state().term = static_cast<u32>(k - first);
+        state.term = static_cast<u32>(k - first);
       sum += term(k);
     }
     if constexpr (kShared)
       sum = over_lanes(sum);
   }
   if (kChecked)
-    sum_state().inside = false;
+    state.inside = false;
   return sum;
 }
 

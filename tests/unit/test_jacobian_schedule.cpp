@@ -243,7 +243,7 @@ TEST_CASE("jacobian schedule: rows by the terms of their sums") {
       const TermTasks& tasks = schedule.tables.terms;
       CHECK(tasks.count() == schedule.chosen.term_tasks);
       CHECK(tasks.count() > 0);
-      CHECK(tasks.most_terms * tasks.inner <= kMostKeptNumbers);
+      CHECK(tasks.most_terms * tasks.inner <= options.machine.kept_numbers);
       for (const uint32_t i : tasks.row)
         CHECK(terms.sums[i] == 1);
       for (const uint32_t i : {5u, 7u}) // no sum, two sums
