@@ -91,6 +91,7 @@ std::string evaluation_program(const JacobianRequest& request, const JacobianTab
   jacobian::ProgramOptions options = program_options(request);
   options.checked = checked;
   options.shared = tables.rows.lanes.shared();
+  options.f32_values = request.f32_values && !checked;
   options.entries = jacobian::evaluation_entries(tables, request.with_write_entry);
   return make_program(request.source, request.parameters, options);
 }
@@ -190,8 +191,9 @@ uint64_t places_count(const JacobianRequest& request, const Pattern& pattern) {
 
 void probe(const JacobianRequest& request, const JacobianPattern& pattern,
            const std::vector<double>& stored, const jacobian::Product& product) {
-  if (const auto missing = jacobian::find_missing_entry(pattern, by_entry(request, stored), product,
-                                                        request.f32, request.seed))
+  if (const auto missing =
+          jacobian::find_missing_entry(pattern, by_entry(request, stored), product,
+                                       request.f32 || request.f32_values, request.seed))
     fail_missing(request, *missing,
                  fmt::format(", with the derivative {} at the start", missing->derivative));
 }
@@ -274,7 +276,8 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
   auto program = std::make_shared<jacobian::GpuProgram>(context, image, request.source,
                                                         request.parameters, batch, request.f32);
   auto system = std::make_unique<jacobian::CompiledGpuSystem>(
-      program, std::move(tables), request.parameters, request.instances, facts.by_row, request.f32);
+      program, std::move(tables), request.parameters, request.instances, facts.by_row, request.f32,
+      request.f32_values);
 
   say(request, "checking the pattern");
   const uint64_t n = request.x0.size(), m = request.instances;
@@ -284,10 +287,11 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
   for (uint64_t i = 0; i < n * m; ++i)
     spread[i] = request.x0[i / m];
   const auto x = upload_reals(*program, spread, request.f32);
-  const auto values = upload_reals(*program, std::vector<double>(stored * m), request.f32);
+  const bool f32_values = request.f32 || request.f32_values;
+  const auto values = upload_reals(*program, std::vector<double>(stored * m), f32_values);
   system->jacobian(x->address(), values->address(), stream);
   system->check(stream);
-  const std::vector<double> all_values = download_reals(*values, stored * m, request.f32);
+  const std::vector<double> all_values = download_reals(*values, stored * m, f32_values);
   const auto y = upload_reals(*program, std::vector<double>(n * m), request.f32);
   for (const uint64_t instance : inspected_instances(request)) {
     std::vector<double> own(stored);

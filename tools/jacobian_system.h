@@ -26,6 +26,8 @@ struct JacobianRequest {
   /// Systems of a batch on the GPU; that of the parameters where one varies.
   uint64_t instances = 1;
   bool f32 = false;
+  /// Derivatives in float32 though the rest is float64; on the GPU.
+  bool f32_values = false;
   uint32_t loop_limit = jacobian::kDefaultLoopLimit;
 
   /// Instead of finding it; nothing: it is found.

@@ -31,6 +31,7 @@ newton::Options to_newton_options(const NewtonOptions& options) {
   result.maximum_halvings = options.halvings;
   result.divergence_ratio = options.divergence_ratio;
   result.refactor_every = options.refactor_every;
+  result.f32_jacobian = choose_word("--factors", options.factors, {"f64", "f32"}) == 1;
   if (!(options.tolerance > 0))
     throw UsageError("--tolerance: expected a number above 0");
   if (!(options.divergence_ratio > 1))
@@ -41,6 +42,7 @@ newton::Options to_newton_options(const NewtonOptions& options) {
 /// Why it ended as it did, for a person.
 std::string explain(const newton::Report& report, const newton::Options& options) {
   const double last = report.history.back();
+  const std::string_view exact = options.f32_jacobian ? "; --factors=f64 is more exact" : "";
   switch (report.outcome) {
   case Outcome::converged:
     return fmt::format("max |F| is {:.3g} after {} iterations", last, report.iterations);
@@ -50,18 +52,18 @@ std::string explain(const newton::Report& report, const newton::Options& options
                        options.damping ? "" : "; --damping=on takes smaller steps");
   case Outcome::stalled:
     return fmt::format("max |F| is {:.3g} after {} iterations, and no step down to 1/{} of the "
-                       "full one makes it smaller",
-                       last, report.iterations, uint64_t{1} << options.maximum_halvings);
+                       "full one makes it smaller{}",
+                       last, report.iterations, uint64_t{1} << options.maximum_halvings, exact);
   case Outcome::singular:
     if (report.factor.column >= 0)
       return fmt::format("the Jacobian is singular after {} iterations, in column {} (counted from "
-                         "0); max |F| is {:.3g}",
-                         report.iterations, report.factor.column, last);
-    return fmt::format("the Jacobian is singular after {} iterations; max |F| is {:.3g}",
-                       report.iterations, last);
+                         "0); max |F| is {:.3g}{}",
+                         report.iterations, report.factor.column, last, exact);
+    return fmt::format("the Jacobian is singular after {} iterations; max |F| is {:.3g}{}",
+                       report.iterations, last, exact);
   case Outcome::not_finite:
-    return fmt::format("the residual or its Jacobian is not finite after {} iterations",
-                       report.iterations);
+    return fmt::format("the residual or its Jacobian is not finite after {} iterations{}",
+                       report.iterations, exact);
   case Outcome::iteration_limit:
     return fmt::format("max |F| is {:.3g} after {} iterations, the limit", last, report.iterations);
   case Outcome::running:
@@ -103,6 +105,7 @@ Json make_report(const NewtonCommand& command, const NewtonResult& result,
   json["damping"] = options.damping;
   json["tolerance"] = options.tolerance;
   json["refactor_every"] = options.refactor_every;
+  json["factors"] = options.f32_jacobian ? "f32" : "f64";
   if (instances == 1) {
     json.update(to_json(result.reports.front()));
     json["replaced_pivots"] = result.reports.front().factor.perturbed;
@@ -235,6 +238,13 @@ void declare(CLI::App& parser, NewtonOptions& options) {
       ->capture_default_str()
       ->needs(newton);
   parser
+      .add_option(
+          "--factors", options.factors,
+          "Newton: f64; or f32: the Jacobian and its factors in float32, with the residual, "
+          "x and the test in float64")
+      ->capture_default_str()
+      ->needs(newton);
+  parser
       .add_flag("--dump-program", options.dump_program,
                 "Newton: print on standard error the program of the IR that a GPU executes")
       ->needs(newton);
@@ -267,11 +277,14 @@ int run_newton(const NewtonOptions& options, NewtonCommand command) {
     command.progress->clear();
   const uint64_t instances = result.reports.size();
   if (options.dump_program)
-    fmt::print(stderr, "{}",
-               ir::print(newton_program(newton::newton_layout(result.facts.pattern.columns,
-                                                              result.facts.pattern.nnz(), instances,
-                                                              request.options),
-                                        newton::always_new_jacobian(request.options))));
+    fmt::print(
+        stderr, "{}",
+        ir::print(newton_program({.layout = newton::newton_layout(result.facts.pattern.columns,
+                                                                  result.facts.pattern.nnz(),
+                                                                  instances, request.options),
+                                  .always_new = newton::always_new_jacobian(request.options),
+                                  .together = result.together,
+                                  .f32_jacobian = request.options.f32_jacobian})));
   if (!options.solution.empty()) {
     std::vector<uint64_t> shape = {result.x.size() / instances};
     if (instances > 1)

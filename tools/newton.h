@@ -19,6 +19,7 @@ struct NewtonOptions {
   uint32_t halvings = newton::Options{}.maximum_halvings;
   double divergence_ratio = newton::Options{}.divergence_ratio;
   uint32_t refactor_every = newton::Options{}.refactor_every;
+  std::string factors = "f64";
   std::string solution;
   bool dump_program = false;
   AssemblerOptions assembler;

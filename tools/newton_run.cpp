@@ -55,6 +55,53 @@ std::span<uint8_t> bytes_of(std::vector<double>& values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(double)};
 }
 
+/// CPU: solves every instance once, several at a time. T: of the factors.
+template <class T, class Solver>
+void solve_all(const NewtonRequest& request, const jacobian::HostSystem& system,
+               const LuTables& tables, NewtonResult& result) {
+  const uint64_t instances = request.jacobian.instances;
+  const auto solve_one = [&](uint64_t instance, lu::Factors<T>& factors, std::vector<double>& x) {
+    x = request.jacobian.x0;
+    Solver solver(factors);
+    // The parameters tell instances apart; where none varies there is one system.
+    const uint64_t own = instance < system.instances() ? instance : 0;
+    result.reports[instance] = newton::solve(system, own, solver, x, request.options);
+    for (uint64_t i = 0; i < x.size(); ++i)
+      result.x[i * instances + instance] = x[i];
+  };
+  // One instance has all threads in its factorization; of a batch each has one.
+  if (instances == 1) {
+    lu::Factors<T> factors(tables, request.pool);
+    std::vector<double> x;
+    solve_one(0, factors, x);
+    return;
+  }
+  constexpr uint64_t kChunk = 16;
+  request.pool->run((instances + kChunk - 1) / kChunk, [&](uint64_t chunk) {
+    lu::Factors<T> factors(tables);
+    std::vector<double> x;
+    for (uint64_t s = chunk * kChunk; s < std::min(instances, (chunk + 1) * kChunk); ++s)
+      solve_one(s, factors, x);
+  });
+}
+
+/// The first instance's values at x, on the GPU. T: of the values.
+template <class T>
+std::vector<double> first_jacobian(const cuda::Context& gpu,
+                                   const jacobian::CompiledGpuSystem& system, cuda::DeviceAddress x,
+                                   const cuda::Stream& stream) {
+  const uint64_t nnz = system.pattern().nnz(), instances = system.instances();
+  std::vector<T> all(nnz * instances);
+  const cuda::DeviceBuffer found(gpu, all.size() * sizeof(T));
+  system.jacobian(x, found.address(), stream);
+  found.download({reinterpret_cast<uint8_t*>(all.data()), all.size() * sizeof(T)}, stream);
+  system.check(stream);
+  std::vector<double> values(nnz);
+  for (uint64_t k = 0; k < nnz; ++k)
+    values[k] = double{all[k * instances]};
+  return values;
+}
+
 /// The factors on the GPU: of one matrix by the plan, of a batch by straight-line code.
 struct GpuFactors {
   std::unique_ptr<lu::GpuPlan> plan;
@@ -71,7 +118,11 @@ GpuFactors make_factors(const cuda::Context& gpu, const NewtonRequest& request,
     say(request, "assembling the factorization");
     if (request.assembler == nullptr)
       throw InternalError("a batch of Newton's method without an assembler");
-    const LuBatchCode code = make_lu_batch_code(gpu, *request.assembler, tables, {}, *request.pool);
+    LuBatchOptions options = request.batch_code;
+    options.type = request.options.f32_jacobian ? ir::Scalar::f32 : ir::Scalar::f64;
+    options.wide_vectors = request.options.f32_jacobian;
+    const LuBatchCode code =
+        make_lu_batch_code(gpu, *request.assembler, tables, options, *request.pool);
     result.assembler = code.assembler;
     factors.batch = load_lu_batch(gpu, code, tables, instances);
     factors.solver = std::make_unique<newton::GpuBatchSolver>(*factors.batch);
@@ -103,36 +154,15 @@ NewtonResult run_newton_on_cpu(const NewtonRequest& request) {
   const NewtonLu lu = prepare(request, system->pattern(), std::move(values), result);
 
   say(request, "iterating");
-  // One instance has all threads in its factorization; of a batch each has one.
-  const bool alone = instances == 1;
   std::vector<double> times;
   result.reports.resize(instances);
   result.x.resize(n * instances);
-  const auto solve_one = [&](uint64_t instance, lu::Factors<double>& factors,
-                             std::vector<double>& x) {
-    x = start;
-    newton::LuSolver solver(factors);
-    // The parameters tell instances apart; where none varies there is one system.
-    const uint64_t own = instance < system->instances() ? instance : 0;
-    result.reports[instance] = newton::solve(*system, own, solver, x, request.options);
-    for (uint64_t i = 0; i < n; ++i)
-      result.x[i * instances + instance] = x[i];
-  };
-  constexpr uint64_t kChunk = 16;
   for (unsigned round = 0; round < std::max(request.repeat, 1u); ++round) {
     const Clock::time_point begin = Clock::now();
-    if (alone) {
-      lu::Factors<double> factors(lu.tables, request.pool);
-      std::vector<double> x;
-      solve_one(0, factors, x);
-    } else {
-      request.pool->run((instances + kChunk - 1) / kChunk, [&](uint64_t chunk) {
-        lu::Factors<double> factors(lu.tables);
-        std::vector<double> x;
-        for (uint64_t s = chunk * kChunk; s < std::min(instances, (chunk + 1) * kChunk); ++s)
-          solve_one(s, factors, x);
-      });
-    }
+    if (request.options.f32_jacobian)
+      solve_all<float, newton::SingleLuSolver>(request, *system, lu.tables, result);
+    else
+      solve_all<double, newton::LuSolver>(request, *system, lu.tables, result);
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
   }
   result.time_us = median(times);
@@ -156,8 +186,14 @@ NewtonResult run_newton_on_cpu(const NewtonRequest& request) {
 NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& request) {
   NewtonResult result;
   result.device = "gpu";
+  const bool f32_jacobian = request.options.f32_jacobian;
+  if (f32_jacobian && request.jacobian.instances == 1)
+    throw UserError("on a GPU, factors in float32 are for batches",
+                    "leave out --factors=f32, or solve several --instances");
+  JacobianRequest evaluation = request.jacobian;
+  evaluation.f32_values = f32_jacobian;
   const std::unique_ptr<jacobian::CompiledGpuSystem> system =
-      make_gpu_system(gpu, request.jacobian, result.facts);
+      make_gpu_system(gpu, evaluation, result.facts);
   const uint64_t n = request.jacobian.x0.size(), instances = request.jacobian.instances;
   const uint64_t nnz = system->pattern().nnz();
   const cuda::Stream stream(gpu);
@@ -167,18 +203,13 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
                 request.jacobian.x0[i]);
 
   // The pivots are chosen for the first instance.
-  std::vector<double> values(nnz * instances);
+  std::vector<double> values;
   {
     const cuda::DeviceBuffer x(gpu, start.size() * sizeof(double));
-    const cuda::DeviceBuffer found(gpu, values.size() * sizeof(double));
     x.upload(bytes_of(std::as_const(start)), stream);
-    system->jacobian(x.address(), found.address(), stream);
-    found.download(bytes_of(values), stream);
-    system->check(stream);
+    values = f32_jacobian ? first_jacobian<float>(gpu, *system, x.address(), stream)
+                          : first_jacobian<double>(gpu, *system, x.address(), stream);
   }
-  for (uint64_t k = 0; k < nnz; ++k)
-    values[k] = values[k * instances];
-  values.resize(nnz);
   const NewtonLu lu = prepare(request, system->pattern(), std::move(values), result);
   const GpuFactors factors = make_factors(gpu, request, lu.tables, stream, result);
 
@@ -189,8 +220,11 @@ NewtonResult run_newton_on_gpu(const cuda::Context& gpu, const NewtonRequest& re
   settings.graphs = request.graphs;
   settings.conditional_nodes = request.conditional_nodes;
   const ir::Module program =
-      newton_program(newton::newton_layout(n, nnz, instances, request.options),
-                     newton::always_new_jacobian(request.options));
+      newton_program({.layout = newton::newton_layout(n, nnz, instances, request.options),
+                      .always_new = newton::always_new_jacobian(request.options),
+                      .together = newton::evaluates_together(*system, request.options),
+                      .f32_jacobian = f32_jacobian});
+  result.together = newton::evaluates_together(*system, request.options);
   newton::GpuNewton method(gpu, {reinterpret_cast<const uint8_t*>(kernels.data()), kernels.size()},
                            program, *system, *factors.solver, settings, stream);
   say(request, "iterating");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/assemble/assembler.h"
+#include "compiler/lower/lu_batch.h"
 #include "runtime/host/task_pool.h"
 #include "runtime/newton/gpu_newton.h"
 #include "runtime/newton/newton.h"
@@ -23,6 +24,8 @@ struct NewtonRequest {
   /// Of batches on the GPU.
   const Assembler* assembler = nullptr;
   TaskPool* pool = nullptr;
+  /// How the code of a batch's factorization is made, on the GPU; its types are those of `options`.
+  LuBatchOptions batch_code;
   /// On the GPU: the iteration is recorded as graphs; else launched kernel by kernel.
   bool graphs = true;
   /// In graphs: the device decides, where the driver has conditional nodes; else the host does.
@@ -43,6 +46,7 @@ struct NewtonResult {
   /// steps of all instances. Not on the GPU without repetitions.
   newton::Times phases;
   std::optional<double> step_us; ///< GPU: the phases as one graph
+  bool together = false;         ///< residuals are evaluated with their Jacobians
   std::string assembler;         ///< of a batch's code on the GPU
 };
 

@@ -1,5 +1,6 @@
 #include "compiler/lower/newton_program.h"
 
+#include "ir/error.h"
 #include "ir/parser.h"
 #include "ir/verifier.h"
 
@@ -26,18 +27,38 @@ kernel @sparsertc_newton_judge(%partial: device.f64, %chunks: i64, %instances: i
 kernel @sparsertc_newton_decide(%control: device.i64, %flags: device.i32) block(1, 1, 1) external
 kernel @sparsertc_newton_classify(%partial: device.f64, %chunks: i64, %instances: i64,
     %states: device.i64) block(256, 1, 1) external
+)";
 
+constexpr std::string_view kNormF32 = R"(kernel @sparsertc_newton_norm_f32(%f: device.f32, %n: i64,
+    %instances: i64, %log_lanes: i64, %chunk: i64, %partial: device.f64) block(256, 1, 1) external
+)";
+
+/// Of the Jacobian's values.
+std::string_view element(const NewtonProgramOptions& options) {
+  return options.f32_jacobian ? "device.f32" : "device.f64";
+}
+
+std::string external_work(const NewtonProgramOptions& options) {
+  std::string text = options.f32_jacobian ? std::string(kNormF32) : "";
+  text += fmt::format(fmt::runtime(options.together ? R"(
+host @evaluate(%x: device.f64, %f: device.f64, %values: {0}) external
+)"
+                                                    : R"(
 host @residual(%x: device.f64, %f: device.f64) external
-host @jacobian(%x: device.f64, %values: device.f64) external
-host @factor_and_solve(%values: device.f64, %f: device.f64, %direction: device.f64) external
-)";
+host @jacobian(%x: device.f64, %values: {0}) external
+)"),
+                      element(options));
+  text += fmt::format(
+      "host @factor_and_solve(%values: {}, %f: device.f64, %direction: device.f64) external\n",
+      element(options));
+  if (!options.always_new)
+    text += "host @solve(%f: device.f64, %direction: device.f64) external\n";
+  return text;
+}
 
-constexpr std::string_view kSolve = R"(host @solve(%f: device.f64, %direction: device.f64) external
-)";
-
-/// Of @start, @step and @update.
+/// Of @start, @step and @update; with the type of the values.
 constexpr std::string_view kParameters = R"(%x: device.f64, %base: device.f64, %f: device.f64,
-    %direction: device.f64, %values: device.f64, %partial: device.f64, %states: device.i64,
+    %direction: device.f64, %values: {}, %partial: device.f64, %states: device.i64,
     %history: device.f64, %control: device.i64, %flags: device.i32, %record: device.i64,
     %words: device.i32, %failed_bit: i64)";
 
@@ -60,8 +81,7 @@ std::string constants(const NewtonLayout& layout) {
 }
 
 constexpr std::string_view kStart =
-    R"(call @residual(%x, %f)
-launch @sparsertc_newton_norm grid(%groups, %parts, %one) (%f, %n, %instances, %log_lanes, %chunk, %partial)
+    R"(launch @sparsertc_newton_norm grid(%groups, %parts, %one) (%f, %n, %instances, %log_lanes, %chunk, %partial)
 launch @sparsertc_newton_start grid(%threads, %one, %one) (%partial, %chunks, %instances, %states, %history, %control)
 launch @sparsertc_newton_decide grid(%one, %one, %one) (%control, %flags)
 )";
@@ -76,9 +96,14 @@ launch @sparsertc_newton_judge grid(%threads, %one, %one) (%partial, %chunks, %i
 launch @sparsertc_newton_decide grid(%one, %one, %one) (%control, %flags)
 )";
 
-constexpr std::string_view kResidual = "call @residual(%x, %f)\n";
-constexpr std::string_view kNewDirection = "call @jacobian(%x, %values)\n"
-                                           "call @factor_and_solve(%values, %f, %direction)\n";
+/// The residual at x, and the Jacobian where they come together.
+std::string_view evaluation(const NewtonProgramOptions& options) {
+  return options.together ? "call @evaluate(%x, %f, %values)\n" : "call @residual(%x, %f)\n";
+}
+std::string new_direction(const NewtonProgramOptions& options) {
+  return fmt::format("{}call @factor_and_solve(%values, %f, %direction)\n",
+                     options.together ? "" : "call @jacobian(%x, %values)\n");
+}
 
 std::string buffers(const NewtonLayout& layout) {
   return fmt::format(R"(  %base = alloc.any.f64 {0}
@@ -91,9 +116,9 @@ std::string buffers(const NewtonLayout& layout) {
                      layout.vector(), layout.partial(), layout.kControlWords, layout.kFlags);
 }
 
-std::string direction(bool always_new) {
-  if (always_new)
-    return std::string(kNewDirection);
+std::string direction(const NewtonProgramOptions& options) {
+  if (options.always_new)
+    return new_direction(options);
   return fmt::format(R"(%renew = load.any.i32 %flags + 8
 %new = cmp.ne.i32 %renew, 0
 if %new {{
@@ -101,39 +126,44 @@ if %new {{
 call @solve(%f, %direction)
 }}
 )",
-                     kNewDirection);
+                     new_direction(options));
 }
 
-/// The norms of the Jacobian's values tell NaN from a column of zeros.
-std::string classification(const NewtonLayout& layout) {
+/// The norms of the Jacobian's values tell NaN from a column of zeros. Where they come with the
+/// residual they may be those of a step that was not taken, and are found again.
+std::string classification(const NewtonProgramOptions& options) {
+  const NewtonLayout& layout = options.layout;
   return fmt::format(R"(%failed = load.any.i32 %flags + 12
 %singular = cmp.ne.i32 %failed, 0
 if %singular {{
-%entries = const.i64 {}
+{}%entries = const.i64 {}
 %value_chunks = const.i64 {}
 %value_parts = const.i32 {}
-launch @sparsertc_newton_norm grid(%groups, %value_parts, %one) (%values, %entries, %instances, %log_lanes, %chunk, %partial)
+launch @{} grid(%groups, %value_parts, %one) (%values, %entries, %instances, %log_lanes, %chunk, %partial)
 launch @sparsertc_newton_classify grid(%threads, %one, %one) (%partial, %value_chunks, %instances, %states)
 }}
 )",
-                     layout.entries, layout.chunks(layout.entries),
-                     std::max<uint64_t>(layout.chunks(layout.entries), 1));
+                     options.together ? evaluation(options) : "", layout.entries,
+                     layout.chunks(layout.entries),
+                     std::max<uint64_t>(layout.chunks(layout.entries), 1),
+                     options.f32_jacobian ? "sparsertc_newton_norm_f32" : "sparsertc_newton_norm");
 }
 
 } // namespace
 
 ir::Module lower_newton_program(const NewtonProgramOptions& options) {
+  if (options.together && !options.always_new)
+    throw InternalError("residuals with Jacobians, and steps without");
   const NewtonLayout& layout = options.layout;
   std::string text =
       fmt::format(fmt::runtime(kHead),
                   fmt::format("damped Newton's method, {} unknowns, {} derivatives, {} instances",
                               layout.unknowns, layout.entries, layout.instances));
-  if (!options.always_new)
-    text += kSolve;
+  text += external_work(options);
   text += fmt::format(R"(
-host @newton(%x: device.f64, %values: device.f64, %states: device.i64, %history: device.f64,
+host @newton(%x: device.f64, %values: {}, %states: device.i64, %history: device.f64,
     %control: device.i64, %options: host.i64, %record: device.i64, %words: device.i32, %failed_bit: i64) {{
-{}{}{}loop {{
+{}{}{}{}loop {{
 {}loop {{
 {}{}{}%trying = load.any.i32 %flags + 4
 %again = cmp.ne.i32 %trying, 0
@@ -143,13 +173,15 @@ host @newton(%x: device.f64, %values: device.f64, %states: device.i64, %history:
 }} while %more
 {}{}}}
 )",
-                      constants(layout), buffers(layout), kStart, direction(options.always_new),
-                      kMove, kResidual, kJudge, kMove, classification(layout));
+                      element(options), constants(layout), buffers(layout), evaluation(options),
+                      kStart, direction(options), kMove, evaluation(options), kJudge, kMove,
+                      classification(options));
+  const std::string parameters = fmt::format(fmt::runtime(kParameters), element(options));
   const auto part = [&](std::string_view name, const std::string& body) {
-    text += fmt::format("\nhost @{}({}) {{\n{}{}}}\n", name, kParameters, constants(layout), body);
+    text += fmt::format("\nhost @{}({}) {{\n{}{}}}\n", name, parameters, constants(layout), body);
   };
-  part("start", std::string(kStart));
-  part("step", fmt::format("{}{}{}{}", kNewDirection, kMove, kResidual, kJudge));
+  part("start", fmt::format("{}{}", evaluation(options), kStart));
+  part("step", fmt::format("{}{}{}{}", new_direction(options), kMove, evaluation(options), kJudge));
   part("update", fmt::format("{}{}", kMove, kJudge));
   ir::Module module = ir::parse(text, "newton.sir");
   ir::verify_or_throw(module, "writing Newton's program");

@@ -12,6 +12,10 @@ struct NewtonProgramOptions {
   NewtonLayout layout;
   /// Every step has a new Jacobian; else the decision says whether.
   bool always_new = true;
+  /// A residual comes with its Jacobian, in one evaluation; only with always_new.
+  bool together = false;
+  /// The Jacobian's values are f32.
+  bool f32_jacobian = false;
 };
 
 /// A module with three host functions (runtime/newton/README.md shows the text):
@@ -21,8 +25,8 @@ struct NewtonProgramOptions {
 ///            Jacobian, solve and residual: their arrays are the caller's, in device memory
 ///
 /// External: the kernels of runtime/kernels/newton.cu, and the functions @residual(x, f),
-/// @jacobian(x, values), @factor_and_solve(values, f, direction) and, unless always_new, @solve(f,
-/// direction).
+/// @jacobian(x, values), or for both @evaluate(x, f, values); @factor_and_solve(values, f,
+/// direction) and, unless always_new, @solve(f, direction).
 ir::Module lower_newton_program(const NewtonProgramOptions& options);
 
 } // namespace sparsertc

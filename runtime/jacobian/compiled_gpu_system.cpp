@@ -21,13 +21,15 @@ CallInstances all(uint64_t instances) {
 
 CompiledGpuSystem::CompiledGpuSystem(std::shared_ptr<const GpuProgram> program,
                                      JacobianTables tables, ParameterSet parameters,
-                                     uint64_t instances, bool by_row, bool f32)
+                                     uint64_t instances, bool by_row, bool f32, bool f32_values)
     : program_(std::move(program)), tables_(std::move(tables)), parameters_(std::move(parameters)),
-      instances_(instances), f32_(f32), evaluation_(*program_, tables_, parameters_, by_row, f32),
+      instances_(instances), f32_(f32), f32_values_(f32_values),
+      evaluation_(*program_, tables_, parameters_, by_row, f32),
       product_work_(program_->context(), evaluation_.product_work_bytes(instances)),
       jacobian_work_(program_->context(), evaluation_.jacobian_work_bytes(instances)),
       residual_(prepared(evaluation_.residual(0, 0, all(instances)))),
-      product_(prepared(evaluation_.product(0, 0, 0, product_work_.address(), all(instances)))) {
+      product_(prepared(evaluation_.product(0, 0, 0, product_work_.address(), all(instances)))),
+      evaluates_together_(program_->is_batch() && evaluation_.has_values_of_all_rows()) {
   if (parameters_.any_varies() && parameters_.instances != instances)
     throw UserError(fmt::format("a batch of {} instances has parameters for {}", instances,
                                 parameters_.instances));
@@ -42,32 +44,40 @@ CompiledGpuSystem::Launch CompiledGpuSystem::prepared(Evaluation::Call call) con
 }
 
 void CompiledGpuSystem::enqueue(const Launch& launch, cuda::DeviceAddress x,
-                                cuda::DeviceAddress result, const cuda::DeviceAddress* direction,
+                                cuda::DeviceAddress result, cuda::DeviceAddress second,
                                 const cuda::Stream& stream) const {
   const ProgramCall& call = launch.call.call;
   std::array<uint64_t, kMostWords> words;
   std::copy(call.words.begin(), call.words.end(), words.begin());
   words[launch.call.x_word] = x;
   words[launch.call.result_word] = result;
-  if (direction != nullptr)
-    words[Evaluation::kProductDirectionWord] = *direction;
+  if (launch.call.second_word)
+    words[*launch.call.second_word] = second;
   program_->enqueue(launch.kernel, call, {words.data(), call.words.size()}, stream);
 }
 
 void CompiledGpuSystem::residual(cuda::DeviceAddress x, cuda::DeviceAddress f,
                                  const cuda::Stream& stream) const {
-  enqueue(residual_, x, f, nullptr, stream);
+  enqueue(residual_, x, f, 0, stream);
 }
 
 void CompiledGpuSystem::jacobian(cuda::DeviceAddress x, cuda::DeviceAddress values,
                                  const cuda::Stream& stream) const {
   for (const Launch& launch : jacobian_)
-    enqueue(launch, x, values, nullptr, stream);
+    enqueue(launch, x, values, 0, stream);
+}
+
+void CompiledGpuSystem::evaluate(cuda::DeviceAddress x, cuda::DeviceAddress f,
+                                 cuda::DeviceAddress values, const cuda::Stream& stream) const {
+  if (!evaluates_together_)
+    residual(x, f, stream);
+  for (const Launch& launch : jacobian_)
+    enqueue(launch, x, values, f, stream);
 }
 
 void CompiledGpuSystem::product(cuda::DeviceAddress x, cuda::DeviceAddress v, cuda::DeviceAddress y,
                                 const cuda::Stream& stream) const {
-  enqueue(product_, x, y, &v, stream);
+  enqueue(product_, x, y, v, stream);
 }
 
 void CompiledGpuSystem::check(const cuda::Stream& stream) const {
@@ -75,7 +85,7 @@ void CompiledGpuSystem::check(const cuda::Stream& stream) const {
 }
 
 void CompiledGpuSystem::write_values(cuda::DeviceAddress values, const cuda::Stream& stream) const {
-  enqueue(prepared(evaluation_.write(0, all(instances_))), 0, values, nullptr, stream);
+  enqueue(prepared(evaluation_.write(0, all(instances_))), 0, values, 0, stream);
 }
 
 std::vector<cuda::Kernel> CompiledGpuSystem::jacobian_kernels() const {

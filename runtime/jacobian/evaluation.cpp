@@ -2,6 +2,7 @@
 
 #include "runtime/jacobian/program.h"
 
+#include <algorithm>
 #include <array>
 
 namespace sparsertc::jacobian {
@@ -86,8 +87,17 @@ Evaluation::Call Evaluation::product(uint64_t x, uint64_t v, uint64_t y, uint64_
   const LaneWords lanes(tables_.rows.lanes);
   std::vector<uint64_t> words = {v, y, work, row_order_ ? row_order_->address() : 0};
   lanes.append(words);
-  return finished("sparsertc_product", std::move(words), 1, by_row_ ? tables_.pattern.rows : 1, x,
-                  instances, lanes.threads);
+  Call call = finished("sparsertc_product", std::move(words), 1, by_row_ ? tables_.pattern.rows : 1,
+                       x, instances, lanes.threads);
+  call.second_word = 0;
+  return call;
+}
+
+bool Evaluation::has_values_of_all_rows() const {
+  if (!by_row_ || tables_.coloured.count() > 0)
+    return false;
+  const std::vector<uint64_t>& offset = tables_.pattern.row_offset;
+  return std::adjacent_find(offset.begin(), offset.end()) == offset.end(); // no task, no value
 }
 
 std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, uint64_t work,
@@ -96,15 +106,21 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
   for (size_t k = 0; k < local_.size(); ++k) {
     const LocalTasks& tasks = tables_.local[k];
     const LaneWords lanes(tasks.lanes);
-    std::vector<uint64_t> words = {values, local_[k].row->address(), local_[k].columns->address(),
-                                   local_[k].places->address(), tasks.count()};
+    std::vector<uint64_t> words = {values,
+                                   0,
+                                   local_[k].row->address(),
+                                   local_[k].columns->address(),
+                                   local_[k].places->address(),
+                                   tasks.count()};
     lanes.append(words);
     calls.push_back(finished(local_entry(tasks.width), std::move(words), 0, tasks.count(), x,
                              instances, lanes.threads));
+    calls.back().second_word = 1;
   }
   if (const TermTasks& tasks = tables_.terms; tasks.count() > 0) {
     const LaneWords lanes(tasks.lanes);
     std::vector<uint64_t> words = {values,
+                                   0,
                                    terms_.row->address(),
                                    terms_.columns->address(),
                                    terms_.places->address(),
@@ -115,6 +131,7 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
     lanes.append(words);
     calls.push_back(finished(terms_entry(tasks), std::move(words), 0, tasks.count(), x, instances,
                              lanes.threads));
+    calls.back().second_word = 1;
     calls.back().call.kept_numbers = tasks.most_terms * tasks.inner;
   }
   const ColouredTasks& coloured = tables_.coloured;

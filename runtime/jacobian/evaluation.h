@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,18 @@ public:
     ProgramCall call;
     size_t x_word = 0;      ///< where the address of x stands in the call's words
     size_t result_word = 0; ///< of f, y or the values
+    /// Of v, or of where f is stored with the values (0: nowhere).
+    std::optional<size_t> second_word;
   };
   Call residual(uint64_t x, uint64_t f, const CallInstances& instances) const;
   Call product(uint64_t x, uint64_t v, uint64_t y, uint64_t work,
                const CallInstances& instances) const;
-  static constexpr size_t kProductDirectionWord = 0; ///< of v
   /// One for each width, and one for rows by terms.
   std::vector<Call> jacobian(uint64_t x, uint64_t values, uint64_t work,
                              const CallInstances& instances) const;
+
+  /// Whether the calls of jacobian() can store every row of F(x), too.
+  bool has_values_of_all_rows() const;
 
   /// Only writes numbers to the places of the values; the program must have the entry.
   Call write(uint64_t values, const CallInstances& instances) const;

@@ -38,6 +38,7 @@ public:
   /// Waits, and throws where the user's code went wrong since the last time.
   void check(const cuda::Stream& stream) const;
   const cuda::Context& context() const { return context_; }
+  bool is_batch() const { return batch_; }
 
 private:
   const cuda::Context& context_;

@@ -24,6 +24,8 @@ public:
   virtual uint64_t instances() const = 0;
   /// Of a number: 8, or 4 for float32.
   virtual uint32_t number_bytes() const = 0;
+  /// Of a Jacobian's value: as a number, or 4.
+  virtual uint32_t value_bytes() const { return number_bytes(); }
   /// n x n, the structural non-zeros.
   virtual const JacobianPattern& pattern() const = 0;
 
@@ -36,6 +38,14 @@ public:
   /// width of tasks.
   virtual void jacobian(cuda::DeviceAddress x, cuda::DeviceAddress values,
                         const cuda::Stream& stream) const = 0;
+  /// Whether evaluate() is less work than residual() and jacobian().
+  virtual bool evaluates_together() const { return false; }
+  /// Enqueues both, f = F(x) and the derivatives.
+  virtual void evaluate(cuda::DeviceAddress x, cuda::DeviceAddress f, cuda::DeviceAddress values,
+                        const cuda::Stream& stream) const {
+    residual(x, f, stream);
+    jacobian(x, values, stream);
+  }
   /// Enqueues y = J(x) v without making J: one launch, with one tangent. All are n * instances
   /// numbers; y must not overlap x or v.
   virtual void product(cuda::DeviceAddress x, cuda::DeviceAddress v, cuda::DeviceAddress y,

@@ -65,15 +65,17 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
 std::string make_program(const ResidualSource& source, const ParameterSet& parameters,
                          const ProgramOptions& options) {
   line_of_residual(source); // there is one
-  std::string text = fmt::format("#define SPARSERTC_REAL {}\n"
-                                 "#define SPARSERTC_BATCH {:d}\n"
-                                 "#define SPARSERTC_CHECKED {:d}\n"
-                                 "#define SPARSERTC_LOOP_LIMIT {}u\n"
-                                 "#define SPARSERTC_SHARED {:d}\n"
-                                 "#define SPARSERTC_KEPT {}\n",
-                                 options.f32 ? "float" : "double", options.batch, options.checked,
-                                 options.loop_limit > 0 ? options.loop_limit : UINT32_MAX,
-                                 options.shared, kMostKeptNumbersOfCpu);
+  std::string text = fmt::format(
+      "#define SPARSERTC_REAL {}\n"
+      "#define SPARSERTC_VALUE {}\n"
+      "#define SPARSERTC_BATCH {:d}\n"
+      "#define SPARSERTC_CHECKED {:d}\n"
+      "#define SPARSERTC_LOOP_LIMIT {}u\n"
+      "#define SPARSERTC_SHARED {:d}\n"
+      "#define SPARSERTC_KEPT {}\n",
+      options.f32 ? "float" : "double", options.f32 || options.f32_values ? "float" : "double",
+      options.batch, options.checked, options.loop_limit > 0 ? options.loop_limit : UINT32_MAX,
+      options.shared, kMostKeptNumbersOfCpu);
   for (const std::string_view header :
        {"residual_prelude.cuh", "dual.cuh", "dual_math.cuh", "residual_types.cuh"})
     text += headed(header);

@@ -20,6 +20,8 @@ struct ProgramEntry {
 
 struct ProgramOptions {
   bool f32 = false;
+  /// Derivatives are float32 while values are float64; on the GPU alone.
+  bool f32_values = false;
   /// Vectors of several instances lie entry by entry, or parameters vary.
   bool batch = false;
   /// Indices are compared with the arrays' lengths.

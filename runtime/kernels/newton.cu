@@ -75,9 +75,9 @@ __device__ double larger(double a, double b) {
 }
 
 /// partial[chunk * instances + instance] = max |f_i| of the chunk's entries, NaN where one is.
-extern "C" __global__ void __launch_bounds__(256)
-    sparsertc_newton_norm(const double* f, u64 n, u64 instances, u64 log_lanes, u64 chunk,
-                          double* partial) {
+template <class T>
+__device__ void norm_of(const T* f, u64 n, u64 instances, u64 log_lanes, u64 chunk,
+                        double* partial) {
   __shared__ double found[256];
   const u32 lanes = 1u << log_lanes, rows = 256u >> log_lanes;
   const u32 row = threadIdx.x >> log_lanes;
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256)
   double most = 0;
   if (instance < instances)
     for (u64 e = begin + row; e < end; e += rows)
-      most = larger(most, fabs(f[e * instances + instance]));
+      most = larger(most, fabs(double(f[e * instances + instance])));
   found[threadIdx.x] = most;
   for (u32 half = rows / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -95,6 +95,17 @@ extern "C" __global__ void __launch_bounds__(256)
   }
   if (row == 0 && instance < instances)
     partial[blockIdx.y * instances + instance] = found[threadIdx.x];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    sparsertc_newton_norm(const double* f, u64 n, u64 instances, u64 log_lanes, u64 chunk,
+                          double* partial) {
+  norm_of(f, n, instances, log_lanes, chunk, partial);
+}
+extern "C" __global__ void __launch_bounds__(256)
+    sparsertc_newton_norm_f32(const float* f, u64 n, u64 instances, u64 log_lanes, u64 chunk,
+                              double* partial) {
+  norm_of(f, n, instances, log_lanes, chunk, partial);
 }
 
 __device__ double reduce(const double* partial, u64 chunks, u64 instances, u64 instance) {

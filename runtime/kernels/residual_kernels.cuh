@@ -121,7 +121,8 @@ struct ProductCall {
       if (writes(0))
         y[c.place(i, instance)] = own.t.d[0];
     } else {
-      const Residuals<T> f(work, work + c.n * c.instances, c.n, instance, c.instances);
+      Value* const words = reinterpret_cast<Value*>(work + c.n * c.instances);
+      const Residuals<T> f(work, words, c.n, instance, c.instances);
       evaluate(x, p, f);
       for (u64 i = 0; i < c.n; ++i)
         y[c.place(i, instance)] = f.word(i, 0);
@@ -132,7 +133,8 @@ struct ProductCall {
 /// Derivatives of one row by W of its columns (ir/jacobian_tables.h: LocalTasks).
 template <int W>
 struct LocalCall {
-  Real* values;
+  Value* values;
+  Real* f; ///< where the rows' values go, too; null: nowhere
   const u32* row;
   const u32* columns;
   const u32* places;
@@ -153,7 +155,11 @@ struct LocalCall {
       }
       const Unknowns<T> x(c.vector(c.x, instance), c.n, seed);
       T own = T(0);
-      residual(Row(load(row + task)), x, p, own);
+      const u32 i = load(row + task);
+      residual(Row(i), x, p, own);
+      // A row's tasks stand together.
+      if (kBatch && f != nullptr && (task == 0 || load(row + task - 1) != i))
+        f[c.place(i, instance)] = own.v;
       SPARSERTC_UNROLLED
       for (int k = 0; k < W; ++k)
         if (writes(k) && (W == 1 || seed.column[k] != 0xFFFFFFFFu))
@@ -166,7 +172,8 @@ struct LocalCall {
 /// (ir/jacobian_tables.h: TermTasks).
 template <int O, int I>
 struct TermsCall {
-  Real* values;
+  Value* values;
+  Real* f; ///< as in LocalCall
   const u32* row;
   const u32* columns;
   const u32* places;
@@ -200,24 +207,27 @@ struct TermsCall {
       state.kept = 0;
       T own = T(0);
       const SeedTerms<O, I> seed{&columns_at_hand};
-      residual(Row(load(row + task)), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
+      const u32 i = load(row + task);
+      residual(Row(i), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
+      if (kBatch && f != nullptr)
+        f[c.place(i, instance)] = own.v;
       SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k)
         if (writes(k) && static_cast<u32>(column[k]) != 0xFFFFFFFFu)
           values[c.place(place[k], instance)] = own.t.d[k];
-      const Real slope = own.t.d[O]; // by the sum
-      const Real* const kept = &kept_number(0);
+      const Value slope = own.t.d[O]; // by the sum
+      const Value* const kept = &kept_number(0);
       u32 mine = 0;
       for (u32 term = own_lane(); term < terms; term += lane_count(), ++mine)
         SPARSERTC_UNROLLED
-      for (int i = 0; i < I; ++i) {
-        const u64 at = u64(begin + term) * I + i;
+      for (int k = 0; k < I; ++k) {
+        const u64 at = u64(begin + term) * I + k;
         if (load(term_columns + at) == 0xFFFFFFFFu)
           continue;
         // What does not move the sum does not move the row, however steep it is.
-        const Real by = mine < state.kept ? kept[(mine * I + i) * kept_stride()] : Real(0);
+        const Value by = mine < state.kept ? kept[(mine * I + k) * kept_stride()] : Value(0);
         values[c.place(load(term_places + at), instance)] =
-            by == Real(0) && ::isinf(slope) ? Real(0) : slope * by;
+            by == Value(0) && ::isinf(slope) ? Value(0) : slope * by;
       }
     }
   }
@@ -227,7 +237,7 @@ struct TermsCall {
 /// numbers for each task and instance.
 template <int W>
 struct ColouredCall {
-  Real* values;
+  Value* values;
   const u32* colour;
   const u64* offset;
   const u32* row;
@@ -243,7 +253,8 @@ struct ColouredCall {
     const Unknowns<T> x(c.vector(c.x, instance), c.n,
                         SeedColours<W>{colour, static_cast<u32>(task) * W});
     const u64 threads = count * c.instances;
-    const Residuals<T> f(work, work + c.n * threads, c.n, task * c.instances + instance, threads);
+    Value* const words = reinterpret_cast<Value*>(work + c.n * threads);
+    const Residuals<T> f(work, words, c.n, task * c.instances + instance, threads);
     evaluate(x, p, f);
     for (u64 e = load(offset + task); e < load(offset + task + 1); ++e)
       values[c.place(load(places + e), instance)] = f.word(load(row + e), load(tangent + e));
@@ -253,14 +264,14 @@ struct ColouredCall {
 /// Writes as many numbers as a Jacobian has to the same places, and does nothing else: what an
 /// evaluation's time is compared with. `places` null: number k at k.
 struct WriteCall {
-  Real* values;
+  Value* values;
   const u32* places;
   u64 count;
   Common c;
   __device__ u64 tasks() const { return count; }
   __device__ void operator()(u64 task, u64 instance) const {
     values[c.place(places == nullptr ? task : load(places + task), instance)] =
-        static_cast<Real>(task);
+        static_cast<Value>(task);
   }
 };
 

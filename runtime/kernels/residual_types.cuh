@@ -4,6 +4,7 @@
 // Stands before the user's text. The program says beforehand
 //
 //   SPARSERTC_REAL        double or float
+//   SPARSERTC_VALUE       of derivatives: the same, or float; on the host the same
 //   SPARSERTC_BATCH       1 where parameters or vectors differ by instance, else 0
 //   SPARSERTC_CHECKED     1 where indices are compared with the arrays' lengths
 //   SPARSERTC_LOOP_LIMIT  iterations that one loop may take
@@ -13,6 +14,8 @@
 namespace sparsertc {
 
 using Real = SPARSERTC_REAL;
+/// Of derivatives.
+using Value = SPARSERTC_VALUE;
 using u32 = unsigned;
 using u64 = unsigned long long;
 static_assert(sizeof(u32) == 4 && sizeof(u64) == 8);
@@ -114,11 +117,12 @@ private:
 /// W numbers, of which each operation is with all at once.
 template <int W>
 struct NumberArray {
-  Real n[W];
-  __device__ Real& operator[](int k) { return n[k]; }
-  __device__ Real operator[](int k) const { return n[k]; }
-  friend __device__ NumberArray operator*(Real f, const NumberArray& a) {
+  Value n[W];
+  __device__ Value& operator[](int k) { return n[k]; }
+  __device__ Value operator[](int k) const { return n[k]; }
+  friend __device__ NumberArray operator*(Real factor, const NumberArray& a) {
     NumberArray result;
+    const Value f = static_cast<Value>(factor);
     SPARSERTC_UNROLLED
     for (int k = 0; k < W; ++k)
       result.n[k] = f * a.n[k];
@@ -143,7 +147,7 @@ struct ColumnArray {
     NumberArray<W> ones;
     SPARSERTC_UNROLLED
     for (int k = 0; k < W; ++k)
-      ones.n[k] = n[k] == j ? Real(1) : Real(0);
+      ones.n[k] = n[k] == j ? Value(1) : Value(0);
     return ones;
   }
 };
@@ -194,7 +198,7 @@ requires(W > 4 && W < 8) struct NumbersOf<W> : NumbersOf<8> {
 template <int W, class SeedType>
 struct Directions {
   using Seed = SeedType;
-  using Word = Real;
+  using Word = Value;
   static constexpr int kWords = W;
   typename NumbersOf<W>::Type d;
 
@@ -211,7 +215,7 @@ __device__ Directions<W, S> scaled_singular(Real f, const Directions<W, S>& t) {
   Directions<W, S> result;
   SPARSERTC_UNROLLED
   for (int k = 0; k < W; ++k)
-    result.d[k] = t.d[k] == Real(0) ? Real(0) : f * t.d[k];
+    result.d[k] = t.d[k] == Value(0) ? Value(0) : static_cast<Value>(f) * t.d[k];
   return result;
 }
 template <int W, class S>
@@ -397,8 +401,8 @@ __device__ inline TermState& term_state() {
   return reinterpret_cast<TermState*>(states)[threadIdx.x];
 }
 /// What a term's own derivatives are until that by the sum is known: number k of the thread.
-__device__ inline Real& kept_number(u32 k) {
-  extern __shared__ Real sparsertc_kept[];
+__device__ inline Value& kept_number(u32 k) {
+  extern __shared__ Value sparsertc_kept[];
   return sparsertc_kept[k * blockDim.x + threadIdx.x];
 }
 /// From one kept number to the next.
@@ -443,7 +447,7 @@ inline u32 own_lane() {
 struct ThreadState {
   SumState sum;
   TermState term;
-  Real kept[SPARSERTC_KEPT];
+  Value kept[SPARSERTC_KEPT];
 };
 inline ThreadState& thread_state() {
   static thread_local ThreadState state;
@@ -458,7 +462,7 @@ inline TermState& term_state() {
   return thread_state().term;
 }
 /// What a term's own derivatives are until that by the sum is known: number k of the thread.
-inline Real& kept_number(u32 k) {
+inline Value& kept_number(u32 k) {
   return thread_state().kept[k];
 }
 /// From one kept number to the next.
@@ -478,7 +482,7 @@ __device__ T sum_of_terms(long long first, long long last, const F& term, u32 li
   state.terms = 0;
   typename Seed::Columns& at_hand = state.columns_at_hand<kOuter + kInner>();
   typename Seed::Columns columns = at_hand;
-  Real* const kept_numbers = &kept_number(0);
+  Value* const kept_numbers = &kept_number(0);
   LoopLimit limit(line);
   T sum = T(0);
   u32 kept = 0;

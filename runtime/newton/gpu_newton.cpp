@@ -24,8 +24,8 @@ std::span<uint8_t> bytes_of(std::vector<T>& values) {
 }
 
 /// Before memory is taken for it.
-void check_memory(const cuda::Context& context, const NewtonLayout& layout) {
-  const uint64_t need = (4 * layout.vector() + layout.values()) * sizeof(double);
+void check_memory(const cuda::Context& context, const NewtonLayout& layout, uint32_t value_bytes) {
+  const uint64_t need = 4 * layout.vector() * sizeof(double) + layout.values() * value_bytes;
   const uint64_t there = context.free_memory();
   if (need > there)
     throw UserError(fmt::format("{} instances of {} unknowns and {} derivatives take {} bytes of "
@@ -87,6 +87,10 @@ bool always_new_jacobian(const Options& options) {
   return options.refactor_every <= 1;
 }
 
+bool evaluates_together(const jacobian::GpuSystem& system, const Options& options) {
+  return always_new_jacobian(options) && system.evaluates_together();
+}
+
 GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kernels,
                      const ir::Module& program, const jacobian::GpuSystem& system,
                      const GpuLinearSolver& solver, const Settings& settings,
@@ -94,12 +98,12 @@ GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kern
     : context_(context), system_(system), solver_(solver), settings_(settings), stream_(stream),
       layout_(newton_layout(system.unknowns(), system.pattern().nnz(), system.instances(),
                             settings.newton)),
-      module_((check_memory(context, layout_), context), kernels),
+      module_((check_memory(context, layout_, system.value_bytes()), context), kernels),
       device_(context, stream, program, bindings(), settings.conditional_nodes),
       executor_(program, device_,
                 {.record = settings.graphs, .host_code = nullptr, .every_round = {}}),
       x_(context, layout_.vector() * sizeof(double)),
-      values_(context, layout_.values() * sizeof(double)),
+      values_(context, layout_.values() * system.value_bytes()),
       states_(context, layout_.states() * sizeof(uint64_t)),
       history_(context, layout_.history() * sizeof(double)), control_(context, sizeof(GpuControl)) {
   if (solver.instances() != layout_.instances)
@@ -107,6 +111,11 @@ GpuNewton::GpuNewton(const cuda::Context& context, std::span<const uint8_t> kern
                                     solver.instances(), layout_.instances));
   if (system.number_bytes() != sizeof(double))
     throw UserError("Newton's method works in float64", "compile the residual for float64");
+  const bool f32 = settings.newton.f32_jacobian;
+  if (system.value_bytes() != (f32 ? sizeof(float) : sizeof(double)) ||
+      solver.value_bytes() != system.value_bytes())
+    throw InternalError(fmt::format("Jacobians of {} bytes a number, a solver of {}",
+                                    system.value_bytes(), solver.value_bytes()));
   executor_.bind_host(&options_, sizeof options_);
 }
 
@@ -119,6 +128,9 @@ program::GpuBindings GpuNewton::bindings() const {
   };
   result.work["jacobian"] = [this](Arguments list, const cuda::Stream& stream) {
     system_.jacobian(list[0], list[1], stream);
+  };
+  result.work["evaluate"] = [this](Arguments list, const cuda::Stream& stream) {
+    system_.evaluate(list[0], list[1], list[2], stream);
   };
   result.work["factor_and_solve"] = [this](Arguments list, const cuda::Stream& stream) {
     solver_.factor(list[0], stream);
@@ -187,8 +199,13 @@ GpuNewton::PhaseTimes GpuNewton::time_phases(unsigned samples) {
     return cuda::Graph(context_, stream_, enqueue).time(samples).median_us;
   };
   PhaseTimes times;
-  times.residual_us = time([&] { system_.residual(x_.address(), f.address(), stream_); });
-  times.jacobian_us = time([&] { system_.jacobian(x_.address(), values_.address(), stream_); });
+  if (evaluates_together(system_, settings_.newton)) {
+    times.jacobian_us =
+        time([&] { system_.evaluate(x_.address(), f.address(), values_.address(), stream_); });
+  } else {
+    times.residual_us = time([&] { system_.residual(x_.address(), f.address(), stream_); });
+    times.jacobian_us = time([&] { system_.jacobian(x_.address(), values_.address(), stream_); });
+  }
   times.factor_us = time([&] { solver_.factor(values_.address(), stream_); });
   times.solve_us = time([&] { solver_.solve(f.address(), direction.address(), stream_); });
   // A step of nothing, so that the iterate stays.

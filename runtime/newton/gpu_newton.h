@@ -44,6 +44,8 @@ NewtonLayout newton_layout(uint64_t unknowns, uint64_t entries, uint64_t instanc
                            const Options& options);
 /// Whether every step has a new Jacobian.
 bool always_new_jacobian(const Options& options);
+/// Whether the residual is evaluated with its Jacobian, in one.
+bool evaluates_together(const jacobian::GpuSystem& system, const Options& options);
 
 class GpuNewton {
 public:
@@ -57,9 +59,9 @@ public:
   };
 
   /// Takes the memory for x, J and the report; the rest with the first solve(). `kernels` is PTX or
-  /// a cubin of newton.cu, `program` that of lower_newton_program for newton_layout(), placed; all
-  /// but `settings` must outlive it. UserError where the memory does not suffice or the system's
-  /// numbers are not float64.
+  /// a cubin of newton.cu, `program` that of lower_newton_program for newton_layout(), what the
+  /// functions above say and the options' f32_jacobian, placed; all but `settings` must outlive it.
+  /// UserError where the memory does not suffice or the system's numbers are not float64.
   GpuNewton(const cuda::Context& context, std::span<const uint8_t> kernels,
             const ir::Module& program, const jacobian::GpuSystem& system,
             const GpuLinearSolver& solver, const Settings& settings, const cuda::Stream& stream);
@@ -67,7 +69,8 @@ public:
   /// n * instances numbers, [entry][instance]: the start, to be filled in before solve(), and the
   /// last accepted iterates after it.
   const cuda::DeviceBuffer& iterate() const { return x_; }
-  /// The Jacobians of the last step, nnz * instances numbers.
+  /// The Jacobians of the last step, nnz * instances numbers of GpuSystem::value_bytes(); where
+  /// they are evaluated with residuals, those of the last trial.
   const cuda::DeviceBuffer& jacobian() const { return values_; }
 
   /// Iterates. Throws what GpuSystem::check throws; that there is no solution is in the report.
@@ -75,8 +78,9 @@ public:
   /// The copies so far, and what was launched.
   const program::Executor& executor() const { return executor_; }
 
-  /// Device time of each phase of a step with a new Jacobian, and of all of them as one graph:
-  /// medians of `samples` replays at what solve() left. solve() starts afresh after it.
+  /// Device time of each phase of a step with a new Jacobian, and of all of them as one graph;
+  /// where the residual is evaluated with it, its own time is 0: medians of `samples` replays at
+  /// what solve() left. solve() starts afresh after it.
   struct PhaseTimes : Times {
     double step_us = 0;
   };

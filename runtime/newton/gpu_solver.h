@@ -13,6 +13,8 @@ class GpuLinearSolver {
 public:
   virtual ~GpuLinearSolver() = default;
   virtual uint64_t instances() const = 0;
+  /// Of a Jacobian's value: 8 or 4.
+  virtual uint32_t value_bytes() const = 0;
   /// Factorizes values[entry * instances + instance], in the order of the Jacobian's pattern.
   virtual void factor(cuda::DeviceAddress values, const cuda::Stream& stream) const = 0;
   /// Solves J d = f, vectors [row * instances + instance] that do not overlap.
@@ -35,6 +37,7 @@ public:
   GpuPlanSolver(const lu::GpuPlan& plan, const lu::GpuWorkspace& workspace)
       : plan_(plan), workspace_(workspace) {}
   uint64_t instances() const override { return 1; }
+  uint32_t value_bytes() const override { return sizeof(double); }
   void factor(cuda::DeviceAddress values, const cuda::Stream& stream) const override {
     plan_.refactor(workspace_, values, stream);
   }
@@ -49,11 +52,12 @@ private:
   const lu::GpuWorkspace& workspace_;
 };
 
-/// Many at once. The batch must outlive it.
+/// Many at once; right-hand sides and solutions of the batch are float64. It must outlive this.
 class GpuBatchSolver : public GpuLinearSolver {
 public:
   explicit GpuBatchSolver(const lu::GpuBatch& batch) : batch_(batch) {}
   uint64_t instances() const override { return batch_.instances(); }
+  uint32_t value_bytes() const override { return batch_.number_bytes(); }
   void factor(cuda::DeviceAddress values, const cuda::Stream& stream) const override {
     batch_.factor(values, stream);
   }

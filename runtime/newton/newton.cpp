@@ -29,6 +29,18 @@ double largest(std::span<const double> f) {
 
 } // namespace
 
+lu::FactorStatus SingleLuSolver::factor(std::span<const double> values) {
+  values_.assign(values.begin(), values.end());
+  return factors_.refactor(values_);
+}
+
+void SingleLuSolver::solve(std::span<const double> f, std::span<double> d) {
+  f_.assign(f.begin(), f.end());
+  d_.resize(d.size());
+  factors_.solve(f_, d_);
+  std::copy(d_.begin(), d_.end(), d.begin());
+}
+
 std::string_view to_string(Outcome outcome) {
   switch (outcome) {
   case Outcome::running:
@@ -76,6 +88,9 @@ Report solve(const jacobian::NonlinearSystem& system, uint64_t instance, LinearS
       return end(norm > first ? Outcome::diverged : Outcome::iteration_limit);
     if (age >= options.refactor_every) {
       timed(times.jacobian_us, [&] { system.jacobian(x, values, instance); });
+      if (options.f32_jacobian)
+        for (double& value : values)
+          value = static_cast<float>(value);
       timed(times.factor_us, [&] { report.factor = solver.factor(values); });
       ++report.factorizations;
       age = 0;

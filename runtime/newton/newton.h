@@ -37,13 +37,19 @@ struct Options {
   double divergence_ratio = 1e6;
   /// A new Jacobian every so many iterations, and where an old one leads nowhere; at least 1.
   uint32_t refactor_every = 1;
+  /// The Jacobian's values and its factors are rounded to float32; residuals, x and the test stay
+  /// in float64 (Kelley, Newton's method in mixed precision, SIAM Review 64, 2022). Steps are as
+  /// exact as float32 is: a few more may be needed, and a Jacobian that is too badly conditioned
+  /// for it ends as stalled or singular.
+  bool f32_jacobian = false;
 };
 
 /// Solves with the Jacobian: whatever factorization there is.
 class LinearSolver {
 public:
   virtual ~LinearSolver() = default;
-  /// Takes over the values of J, in the order of its pattern.
+  /// Takes over the values of J, in the order of its pattern; with Options::f32_jacobian they are
+  /// numbers of float32.
   virtual lu::FactorStatus factor(std::span<const double> values) = 0;
   /// Solves J d = f.
   virtual void solve(std::span<const double> f, std::span<double> d) = 0;
@@ -60,6 +66,18 @@ public:
 
 private:
   lu::Factors<double>& factors_;
+};
+
+/// With factors in float32, which must outlive it.
+class SingleLuSolver : public LinearSolver {
+public:
+  explicit SingleLuSolver(lu::Factors<float>& factors) : factors_(factors) {}
+  lu::FactorStatus factor(std::span<const double> values) override;
+  void solve(std::span<const double> f, std::span<double> d) override;
+
+private:
+  lu::Factors<float>& factors_;
+  std::vector<float> values_, f_, d_;
 };
 
 /// Wall-clock time of the phases, all iterations together.

@@ -29,11 +29,12 @@ namespace {
 using newton::Outcome;
 using test::DenseSystem;
 using Vector = std::vector<double>;
-using Batch = decltype(test::LuBatchOnDevice(std::declval<const cuda::Context&>(),
-                                             std::declval<const LuTables&>(), uint64_t{1}));
 
 /// How the program is executed.
 enum class Mode { one_by_one, sequences, loops };
+
+/// How residual and Jacobian are evaluated.
+enum class Evaluation { apart, together, together_f32 };
 
 constexpr const char* kHosted = "hosted_system"; ///< a kernel that is a host's system
 
@@ -47,11 +48,19 @@ struct Scene {
 
   Scene() {
     interpret_launches(fake);
-    fake.kernels = {
-        kLuInputKernel,           kLuFactorKernel,           kLuSolveInputKernel,
-        kLuSolveKernel,           kLuBatchFactorKernel,      kLuBatchSolveKernel,
-        "sparsertc_newton_norm",  "sparsertc_newton_start",  "sparsertc_newton_step",
-        "sparsertc_newton_judge", "sparsertc_newton_decide", "sparsertc_newton_classify"};
+    fake.kernels = {kLuInputKernel,
+                    kLuFactorKernel,
+                    kLuSolveInputKernel,
+                    kLuSolveKernel,
+                    kLuBatchFactorKernel,
+                    kLuBatchSolveKernel,
+                    "sparsertc_newton_norm",
+                    "sparsertc_newton_norm_f32",
+                    "sparsertc_newton_start",
+                    "sparsertc_newton_step",
+                    "sparsertc_newton_judge",
+                    "sparsertc_newton_decide",
+                    "sparsertc_newton_classify"};
     fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
     interpret_graphs(fake);
     fake.argument_words = [inner = fake.argument_words](const auto& launch) {
@@ -85,10 +94,13 @@ const std::optional<std::string>& kernels() {
 /// A host's system in device memory, which the fake driver's is.
 class HostedSystem : public jacobian::GpuSystem {
 public:
-  HostedSystem(const jacobian::NonlinearSystem& system, const Scene& scene)
-      : system_(system), scene_(scene), kernel_(scene.hosted->kernel(kHosted)) {}
+  HostedSystem(const jacobian::NonlinearSystem& system, const Scene& scene, Evaluation evaluation)
+      : system_(system), scene_(scene), evaluation_(evaluation),
+        kernel_(scene.hosted->kernel(kHosted)) {}
   uint64_t instances() const override { return system_.instances(); }
   uint32_t number_bytes() const override { return sizeof(double); }
+  uint32_t value_bytes() const override { return f32() ? 4 : 8; }
+  bool evaluates_together() const override { return evaluation_ != Evaluation::apart; }
   const JacobianPattern& pattern() const override { return system_.pattern(); }
   void residual(cuda::DeviceAddress x, cuda::DeviceAddress f,
                 const cuda::Stream& stream) const override {
@@ -105,7 +117,7 @@ public:
   void check(const cuda::Stream&) const override {}
 
   /// What a launch stands for.
-  void evaluate(uint64_t x, uint64_t result, bool derivatives) const {
+  void run(uint64_t x, uint64_t result, bool derivatives) const {
     Vector own(pattern().columns), found(derivatives ? pattern().nnz() : pattern().rows);
     for (uint64_t s = 0; s < instances(); ++s) {
       for (size_t i = 0; i < own.size(); ++i)
@@ -115,11 +127,15 @@ public:
       else
         system_.residual(own, found, s);
       for (size_t i = 0; i < found.size(); ++i)
-        reinterpret_cast<double*>(result)[i * instances() + s] = found[i];
+        if (derivatives && f32())
+          reinterpret_cast<float*>(result)[i * instances() + s] = static_cast<float>(found[i]);
+        else
+          reinterpret_cast<double*>(result)[i * instances() + s] = found[i];
     }
   }
 
 private:
+  bool f32() const { return evaluation_ == Evaluation::together_f32; }
   void launch(uint64_t x, uint64_t result, uint64_t derivatives, const cuda::Stream& stream) const {
     uint64_t words[] = {reinterpret_cast<uint64_t>(this), x, result, derivatives};
     void* pointers[] = {&words[0], &words[1], &words[2], &words[3]};
@@ -129,6 +145,7 @@ private:
   }
   const jacobian::NonlinearSystem& system_;
   const Scene& scene_;
+  Evaluation evaluation_;
   cuda::Kernel kernel_;
 };
 
@@ -136,14 +153,16 @@ void run_hosted(const cuda::FakeCudaDriver::Launch& launch) {
   if (launch.captured)
     return;
   const auto word = [&](int i) { return *static_cast<const uint64_t*>(launch.parameters[i]); };
-  reinterpret_cast<const HostedSystem*>(word(0))->evaluate(word(1), word(2), word(3) != 0);
+  reinterpret_cast<const HostedSystem*>(word(0))->run(word(1), word(2), word(3) != 0);
 }
 
 /// Solves all instances on the "GPU" and on the CPU, and compares. Returns the CPU's reports.
 std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system,
-                                         const std::vector<Vector>& starts,
-                                         const newton::Options& options, Mode mode) {
-  CAPTURE(static_cast<int>(mode));
+                                         const std::vector<Vector>& starts, newton::Options options,
+                                         Mode mode, Evaluation evaluation = Evaluation::apart) {
+  CAPTURE(static_cast<int>(mode), static_cast<int>(evaluation));
+  const bool f32 = evaluation == Evaluation::together_f32;
+  options.f32_jacobian = f32;
   Scene scene;
   const uint64_t n = system.unknowns(), instances = system.instances();
   REQUIRE(starts.size() == instances);
@@ -155,14 +174,18 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
   analysis.matching = Toggle::off;
   const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"), analysis);
 
-  const HostedSystem hosted(system, scene);
+  const HostedSystem hosted(system, scene, evaluation);
   std::optional<test::LuOnDevice<double>> plan;
-  std::optional<Batch> batch;
+  std::optional<test::LuBatchOnDevice<double>> batch;
+  std::optional<test::LuBatchOnDevice<float, double>> f32_batch;
   std::unique_ptr<newton::GpuLinearSolver> solver;
   const cuda::Stream stream(*scene.context);
   if (instances == 1) {
     plan.emplace(*scene.context, lu.tables, 32);
     solver = std::make_unique<newton::GpuPlanSolver>(plan->plan(), plan->workspace());
+  } else if (f32) {
+    f32_batch.emplace(*scene.context, lu.tables, instances);
+    solver = std::make_unique<newton::GpuBatchSolver>(f32_batch->batch());
   } else {
     batch.emplace(*scene.context, lu.tables, instances);
     solver = std::make_unique<newton::GpuBatchSolver>(batch->batch());
@@ -171,9 +194,11 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
   settings.newton = options;
   settings.graphs = mode != Mode::one_by_one;
   settings.conditional_nodes = mode == Mode::loops;
-  const ir::Module program =
-      newton_program(newton::newton_layout(n, system.pattern().nnz(), instances, options),
-                     newton::always_new_jacobian(options));
+  const ir::Module program = newton_program(
+      {.layout = newton::newton_layout(n, system.pattern().nnz(), instances, options),
+       .always_new = newton::always_new_jacobian(options),
+       .together = newton::evaluates_together(hosted, options),
+       .f32_jacobian = f32});
   newton::GpuNewton gpu(*scene.context,
                         {reinterpret_cast<const uint8_t*>(kernels()->data()), kernels()->size()},
                         program, hosted, *solver, settings, stream);
@@ -197,9 +222,12 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
 
   std::vector<newton::Report> reports;
   lu::Factors<double> factors(lu.tables);
+  lu::Factors<float> f32_factors(lu.tables);
+  newton::LuSolver f64_cpu(factors);
+  newton::SingleLuSolver f32_cpu(f32_factors);
+  newton::LinearSolver& cpu = f32 ? static_cast<newton::LinearSolver&>(f32_cpu) : f64_cpu;
   for (uint64_t s = 0; s < instances; ++s) {
     CAPTURE(s);
-    newton::LuSolver cpu(factors);
     Vector expected = starts[s];
     const newton::Report report = newton::solve(system, s, cpu, expected, options);
     const newton::Report own = found.of(s);
@@ -207,9 +235,9 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
     CHECK(own.iterations == report.iterations);
     CHECK(own.step_length == report.step_length);
     REQUIRE(own.history.size() == report.history.size());
-    const auto close = [](double a, double b) {
+    const auto close = [f32](double a, double b) {
       return a == b || (std::isnan(a) && std::isnan(b)) ||
-             std::abs(a - b) <= 1e-9 * std::abs(b) + 1e-12;
+             std::abs(a - b) <= (f32 ? 1e-5 : 1e-9) * std::abs(b) + (f32 ? 1e-6 : 1e-12);
     };
     for (size_t i = 0; i < own.history.size(); ++i)
       CHECK(close(own.history[i], report.history[i]));
@@ -229,6 +257,12 @@ std::vector<newton::Report> check_newton(const jacobian::NonlinearSystem& system
   if (system.instances() == 1)
     for (const Mode mode : {Mode::one_by_one, Mode::sequences})
       check_newton(system, starts, options, mode);
+  if (options.refactor_every <= 1) {
+    check_newton(system, starts, options, Mode::one_by_one, Evaluation::together);
+    check_newton(system, starts, options, Mode::loops, Evaluation::together);
+    if (system.instances() > 1)
+      check_newton(system, starts, options, Mode::loops, Evaluation::together_f32);
+  }
   return check_newton(system, starts, options, Mode::loops);
 }
 

@@ -3,13 +3,16 @@
 // where the loader finds it.
 //
 //   bench_newton_gpu [--instances N] [--threads N] [--repeat N] [--refactor-every N]
-//                    [--damping on|off] [--width N] [--compression local|terms] [--lanes N]
+//                    [--damping on|off] [--factors f64|f32] [--width N]
+//                    [--compression local|terms] [--lanes N] [--warps N] [--window N] [--ahead N]
 //                    [--jacobian] F.cu CASE.m...
 //
 // F.cu            tools/examples/power_flow/F.cu
 // --instances N   a batch of load scenarios, each load times a factor from 0.9 to 1.1; else one
 //                 system, a step split by its phases
 // --threads N     of the host; else all
+// --factors f32   the GPU's Jacobian and its factors in float32; KLU's stay in float64
+// --warps N, --window N, --ahead N   of a batch's factorization, as LuBatchOptions has them
 // --width N       derivatives at once; else what the inspector predicts to be fastest
 // --compression local|terms, --lanes N (entries of a row for each lane): likewise
 // --jacobian      only the Jacobian, beside a kernel that only writes as many numbers
@@ -54,7 +57,8 @@ using power_flow::Scenarios;
 struct Options {
   uint32_t instances = 1, threads = 0, repeat = 20, refactor_every = 1, width = 0;
   uint32_t share = UINT32_MAX; ///< chosen
-  bool damping = true, only_jacobian = false;
+  bool damping = true, only_jacobian = false, f32_factors = false;
+  LuBatchOptions code;
   std::optional<JacobianCompression> compression;
   std::optional<uint32_t> lanes;
   std::string residual;
@@ -164,7 +168,7 @@ void bench_jacobian(const cuda::Context& gpu, JacobianRequest request, unsigned 
   for (const double x : request.x0)
     start.insert(start.end(), count, x);
   const cuda::DeviceBuffer x(gpu, start.size() * sizeof(double)),
-      values(gpu, facts.pattern.nnz() * count * sizeof(double));
+      values(gpu, facts.pattern.nnz() * count * system->value_bytes());
   x.upload({reinterpret_cast<const uint8_t*>(start.data()), x.bytes()}, stream);
   stream.synchronize();
   const auto time = [&](const std::function<void()>& enqueue) {
@@ -198,6 +202,8 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
   NewtonRequest request;
   request.options.damping = options.damping;
   request.options.refactor_every = options.refactor_every;
+  request.options.f32_jacobian = options.f32_factors;
+  request.batch_code = options.code;
   request.repeat = options.repeat;
   request.pool = &pool;
   request.assembler = &assembler;
@@ -220,8 +226,9 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
              found.facts.pattern.nnz(), found.nnz_lu, found.order);
   fmt::print("  GPU: {:.1f} us, {:.1f} ns an instance; {}; {} factorizations\n", found.time_us,
              1000 * found.time_us / count, outcomes_text(found.reports), found.factorizations);
-  fmt::print("       a step: {}; as one graph {:.1f} us\n", phases_text(found.phases, 1),
-             *found.step_us);
+  fmt::print("       a step: {}{}; as one graph {:.1f} us\n", found.together ? "residual and " : "",
+             phases_text(found.phases, 1), *found.step_us);
+  request.jacobian.f32_values = options.f32_factors;
   bench_jacobian(gpu, request.jacobian, options.repeat);
   if (options.instances == 1) {
     std::vector<std::string> history;
@@ -234,7 +241,9 @@ void bench(const std::string& path, const Options& options, const cuda::Context&
     return;
   const HostSystem system(model, options.instances > 1 ? &scenarios : nullptr);
   TaskPool one(1);
-  const KluRun klu = run_klu(model, system, request.options, options.instances > 1 ? pool : one, 3);
+  newton::Options exact = request.options;
+  exact.f32_jacobian = false;
+  const KluRun klu = run_klu(model, system, exact, options.instances > 1 ? pool : one, 3);
   newton::Times sum;
   double steps = 0, apart = 0;
   for (const newton::Report& report : klu.reports) {
@@ -265,6 +274,10 @@ int run(int count, char** words) {
                              : word == "--repeat"         ? &options.repeat
                              : word == "--refactor-every" ? &options.refactor_every
                              : word == "--width"          ? &options.width
+                             : word == "--warps"          ? &options.code.warps
+                             : word == "--window"         ? &options.code.window
+                             : word == "--ahead"          ? &options.code.ahead
+                             : word == "--registers"      ? &options.code.registers
                              : word == "--lanes"          ? &options.share
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
@@ -272,6 +285,8 @@ int run(int count, char** words) {
       std::from_chars(digits.data(), digits.data() + digits.size(), *number);
     } else if (word == "--damping" && i + 1 < count) {
       options.damping = std::string_view(words[++i]) != "off";
+    } else if (word == "--factors" && i + 1 < count) {
+      options.f32_factors = std::string_view(words[++i]) == "f32";
     } else if (word == "--compression" && i + 1 < count) {
       options.compression = std::string_view(words[++i]) == "local" ? JacobianCompression::local
                                                                     : JacobianCompression::terms;
@@ -287,16 +302,17 @@ int run(int count, char** words) {
     options.lanes = options.share;
   if (options.cases.empty() || options.instances == 0 || options.refactor_every == 0) {
     fmt::print(stderr, "usage: bench_newton_gpu [--instances N] [--threads N] [--repeat N] "
-                       "[--refactor-every N] [--damping on|off] [--width N] "
+                       "[--refactor-every N] [--damping on|off] [--factors f64|f32] [--width N] "
                        "F.cu CASE.m...\n");
     return 2;
   }
   const std::unique_ptr<cuda::Context> gpu = require_gpu();
   const std::unique_ptr<Assembler> assembler = require_assembler();
   TaskPool pool(options.threads);
-  fmt::print("{}, {}, {} threads, {} instances, damping {}, a Jacobian every {} steps\n",
-             gpu->properties().name, assembler->identity(), pool.threads(), options.instances,
-             options.damping ? "on" : "off", options.refactor_every);
+  fmt::print(
+      "{}, {}, {} threads, {} instances, damping {}, factors {}, a Jacobian every {} steps\n",
+      gpu->properties().name, assembler->identity(), pool.threads(), options.instances,
+      options.damping ? "on" : "off", options.f32_factors ? "f32" : "f64", options.refactor_every);
   if (!test::KluReference::available())
     fmt::print("no libklu.so.1: times of the GPU alone\n");
   int failed = 0;

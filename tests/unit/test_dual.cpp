@@ -1,6 +1,7 @@
 // Dual numbers, compiled by this program's own compiler: every function against differences of long
 // double, and what is promised where there is a kink.
 #define SPARSERTC_REAL double
+#define SPARSERTC_VALUE double
 #define SPARSERTC_BATCH 0
 #define SPARSERTC_CHECKED 1
 #define SPARSERTC_LOOP_LIMIT 1000u

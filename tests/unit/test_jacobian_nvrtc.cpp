@@ -103,6 +103,30 @@ TEST_CASE("residuals: several threads share a task's sums") {
   }
 }
 
+TEST_CASE("residuals: a batch's derivatives in float32") {
+  const auto nvrtc = nvrtc_or_skip();
+  if (!nvrtc)
+    return;
+  for (const test::ResidualCase& one : test::residual_cases()) {
+    CAPTURE(one.name);
+    JacobianScheduleOptions schedule;
+    schedule.by_row = one.by_row;
+    ProgramOptions options;
+    options.batch = true;
+    options.f32_values = true;
+    options.entries = evaluation_entries(schedule_jacobian(one.pattern, schedule).tables);
+    cuda::CudaSource source;
+    source.name = "residual";
+    source.text = make_program(one.source, one.parameters, options);
+    source.target = "compute_90";
+    source.options = {"-std=c++20", "-default-device"};
+    source.from_user = true;
+    const cuda::CudaCompiled compiled = nvrtc->compile(source);
+    CHECK(compiled.log.empty());
+    CHECK_THAT(compiled.ptx, Contains("st.global.f32") || Contains("st.global.b32"));
+  }
+}
+
 TEST_CASE("residuals: NVRTC's errors are told with the user's line") {
   const auto nvrtc = nvrtc_or_skip();
   if (!nvrtc)

@@ -22,6 +22,7 @@ struct Solved {
   Vector x;
 };
 
+/// With factors in float32 where the options say so.
 Solved solve(const DenseSystem& system, Vector x, const newton::Options& options = {}) {
   Vector values(system.pattern().nnz());
   system.jacobian(x, values, 0);
@@ -31,9 +32,14 @@ Solved solve(const DenseSystem& system, Vector x, const newton::Options& options
   analysis.matching = Toggle::off;
   const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"), analysis);
   lu::Factors<double> factors(lu.tables);
+  lu::Factors<float> f32_factors(lu.tables);
   newton::LuSolver solver(factors);
+  newton::SingleLuSolver f32_solver(f32_factors);
   Solved solved;
-  solved.report = newton::solve(system, 0, solver, x, options);
+  if (options.f32_jacobian)
+    solved.report = newton::solve(system, 0, f32_solver, x, options);
+  else
+    solved.report = newton::solve(system, 0, solver, x, options);
   solved.x = x;
   return solved;
 }
@@ -195,6 +201,52 @@ TEST_CASE("An old Jacobian costs iterations and saves factorizations") {
   const newton::Report uphill = solve(cubic, {0}, chord).report;
   CHECK(uphill.outcome == Outcome::stalled);
   CHECK(uphill.factorizations > 1);
+}
+
+TEST_CASE("With the Jacobian and its factors in float32 the residual is as small in the end") {
+  newton::Options single;
+  single.f32_jacobian = true;
+  const Solved exact = solve(kCircle, {3, 1.5}), found = solve(kCircle, {3, 1.5}, single);
+  CHECK(found.report.outcome == Outcome::converged);
+  CHECK(found.report.iterations <= exact.report.iterations + 1);
+  CHECK(found.report.history.back() <= 1e-8);
+  CHECK(found.x[0] == Approx(2).epsilon(1e-9));
+  CHECK(found.x != exact.x); // they are not the same steps
+  // Linear: one step where it is exact, then a factor of some 1e-7 a step.
+  const DenseSystem linear(
+      1, [](const Vector& x, uint64_t) { return Vector{3.3 * x[0] - 1e6}; },
+      [](const Vector&, uint64_t) { return Vector{3.3}; });
+  CHECK(solve(linear, {0}).report.iterations == 1);
+  const newton::Report steps = solve(linear, {0}, single).report;
+  CHECK(steps.outcome == Outcome::converged);
+  CHECK(steps.iterations > 1);
+  CHECK(steps.iterations <= 3);
+}
+
+TEST_CASE("What float32 cannot factorize is said") {
+  newton::Options single;
+  single.f32_jacobian = true;
+  // The rows differ by what float32 can hardly tell: a pivot is replaced, and steps are too short.
+  const DenseSystem close(
+      2,
+      [](const Vector& x, uint64_t) {
+        return Vector{x[0] + x[1] - 1, x[0] + (1 + 1e-7) * x[1] - 2};
+      },
+      [](const Vector&, uint64_t) {
+        return Vector{1, 1, 1, 1 + 1e-7};
+      });
+  newton::Options exact;
+  exact.tolerance = single.tolerance = 1e-4;
+  CHECK(solve(close, {0, 0}, exact).report.outcome == Outcome::converged);
+  const newton::Report slow = solve(close, {0, 0}, single).report;
+  CHECK(slow.outcome == Outcome::iteration_limit);
+  CHECK(slow.factor.perturbed == 1);
+  // A slope that float32 does not have.
+  const DenseSystem steep(
+      1, [](const Vector& x, uint64_t) { return Vector{1e40 * (x[0] - 1)}; },
+      [](const Vector&, uint64_t) { return Vector{1e40}; });
+  CHECK(solve(steep, {0}, exact).report.outcome == Outcome::converged);
+  CHECK(solve(steep, {0}, single).report.outcome == Outcome::not_finite);
 }
 
 } // namespace sparsertc::testing

@@ -39,9 +39,14 @@ Solved solve(const HostSystem& system, const Vector& start, const newton::Option
   system.jacobian(start, values, instance);
   const NewtonLu lu = prepare_newton_lu(jacobian_matrix(system.pattern(), values, "J"));
   lu::Factors<double> factors(lu.tables);
+  lu::Factors<float> f32_factors(lu.tables);
   newton::LuSolver solver(factors);
+  newton::SingleLuSolver f32_solver(f32_factors);
   Solved solved{{}, start};
-  solved.report = newton::solve(system, instance, solver, solved.x, options);
+  if (options.f32_jacobian)
+    solved.report = newton::solve(system, instance, f32_solver, solved.x, options);
+  else
+    solved.report = newton::solve(system, instance, solver, solved.x, options);
   return solved;
 }
 
@@ -202,6 +207,13 @@ TEST_CASE("Histories of the data's cases") {
     for (size_t i = 0; i < history.size(); ++i)
       if (report.history[i] > 1e-8) // below is what rounding leaves
         CHECK(fmt::format("{:.3e}", report.history[i]) == history[i]);
+    // With factors in float32: as small in the end, after one more step at most.
+    newton::Options single = undamped();
+    single.f32_jacobian = true;
+    const newton::Report rough = solve(system, model.start(), single).report;
+    CHECK(rough.outcome == Outcome::converged);
+    CHECK(rough.history.back() <= 1e-8);
+    CHECK(rough.iterations <= report.iterations + 1);
   }
   CHECK(compared == 16);
 }
