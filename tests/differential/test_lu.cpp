@@ -82,7 +82,7 @@ void check_real(uint32_t largest) {
       check_factors<double>(a, pool);
     else
       check_factors<std::complex<double>>(a, pool);
-    test::check_solves(a, options);
+    test::check_solves(real, options);
   });
 }
 

@@ -63,6 +63,6 @@ TEST_CASE("lu: every real matrix") {
       check_factors<double>(*machine.gpu(), a, pool);
     else
       check_factors<std::complex<double>>(*machine.gpu(), a, pool);
-    test::check_solves(a, options);
+    test::check_solves(real, options);
   });
 }

@@ -45,6 +45,11 @@ const std::map<std::string, std::string> kSingular = {
     {"will199", "pivots were replaced"},      {"will57", "pivots were replaced"},
 };
 
+/// Matrices that have a solution, but one that factors in single precision do not lead to: of a
+/// condition above 10^10, for which refinement has nothing to hold on to.
+const std::map<std::string, std::string> kBeyondSingle = {
+    {"cryg2500", "singular in single precision"},
+};
 } // namespace
 
 LuVectors ones(uint64_t n) {
@@ -153,7 +158,8 @@ template double factor_error(const LuTables&, std::span<const double>, const std
 template double factor_error(const LuTables&, std::span<const std::complex<double>>,
                              const std::vector<std::complex<double>>&, uint64_t&);
 
-void check_solves(const Matrix& a, LuSolverOptions options) {
+void check_solves(const RealMatrix& real, LuSolverOptions options) {
+  const Matrix& a = real.matrix;
   const uint32_t n = a.pattern.rows;
   for (const bool transposed : {false, true}) {
     const LuVectors b = multiply(a, ones(n), transposed);
@@ -166,10 +172,19 @@ void check_solves(const Matrix& a, LuSolverOptions options) {
       options.precision = precision;
       options.transposed = transposed;
       LuSystemReport report;
-      LuSolver solver(a, options);
-      const LuVectors x = solver.solve(a, b, report);
-      CHECK(report.residual <= bound);
-      CHECK(residual_of(a, b, x, transposed) <= bound);
+      std::string refusal;
+      try {
+        LuSolver solver(a, options);
+        const LuVectors x = solver.solve(a, b, report);
+        CHECK(report.residual <= bound);
+        CHECK(residual_of(a, b, x, transposed) <= bound);
+      } catch (const UserError& error) {
+        refusal = error.what();
+      }
+      if (precision == LuPrecision::mixed && !real.beyond_single.empty())
+        CHECK_THAT(refusal, Catch::Contains(real.beyond_single));
+      else
+        CHECK(refusal == "");
     }
   }
 }
@@ -200,13 +215,15 @@ void for_real_matrices(uint32_t largest, size_t least_regular, size_t least_sing
   std::sort(files.begin(), files.end());
   size_t regular = 0, singular = 0;
   for (const fs::path& file : files) {
-    RealMatrix a{name_of(file), read_matrix(file), {}};
+    RealMatrix a{name_of(file), read_matrix(file), {}, {}};
     if (a.matrix.pattern.rows > largest)
       continue;
     if (!a.matrix.has_values())
       a.matrix.values.assign(a.matrix.pattern.nnz(), 1);
     if (const auto found = kSingular.find(a.name); found != kSingular.end())
       a.singular = found->second;
+    if (const auto found = kBeyondSingle.find(a.name); found != kBeyondSingle.end())
+      a.beyond_single = found->second;
     ++(a.singular.empty() ? regular : singular);
     INFO(a.name);
     check(a);

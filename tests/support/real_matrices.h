@@ -19,6 +19,8 @@ struct RealMatrix {
   std::string name;     ///< the file's, to its first dot
   Matrix matrix;        ///< with ones where the file has no values
   std::string singular; ///< what an error has to say of it; empty where it has a solution
+  /// What an error has to say of it where factors are in single precision; mostly empty.
+  std::string beyond_single;
 };
 
 /// Calls `check` with each of up to `largest` rows, in the order of their names, INFO naming it.
@@ -47,7 +49,7 @@ double factor_error(const LuTables& tables, std::span<const T> factors,
 /// Solves with A and its transpose, by factors in double and in single precision: the residual is
 /// at most 10 times KLU's, or n epsilon. `options` are the solver's; precision and transposition
 /// are set here.
-void check_solves(const Matrix& a, LuSolverOptions options);
+void check_solves(const RealMatrix& a, LuSolverOptions options);
 
 /// The solver refuses the matrix with `reason`, a row and a column.
 void check_singular(const RealMatrix& a, const LuSolverOptions& options);
