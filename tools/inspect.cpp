@@ -64,8 +64,8 @@ ColumnLengths column_lengths(const Pattern& pattern) {
 std::vector<Plan> plan_strategies(const Matrix& weights, const SpmmProblem& problem,
                                   const PipelineOptions& pipeline) {
   std::vector<Plan> plans;
-  for (Strategy strategy :
-       {Strategy::unrolled, Strategy::streamed, Strategy::compressed, Strategy::panels}) {
+  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed, Strategy::compressed,
+                            Strategy::panels, Strategy::bitmap}) {
     Plan plan;
     plan.strategy = strategy;
     SpmmTileChoice choice = pipeline.tile;
@@ -104,6 +104,10 @@ Json to_json(const SpmmSchedule& schedule) {
     json["delta_bits"] = schedule.stream.staged.delta_bits;
     json["bytes_stream"] = schedule.stream.bytes;
     json["slots"] = schedule.stream.slots;
+  }
+  if (schedule.tile.strategy == Strategy::bitmap) {
+    json["bytes_stream"] = schedule.bitmap.bytes;
+    json["pairs"] = schedule.bitmap.pairs;
   }
   if (schedule.request.convolution) {
     json["interior_multiply_adds"] = predicted.multiply_adds - predicted.border_multiply_adds;
@@ -235,6 +239,17 @@ std::string describe_stream(const SpmmSchedule& schedule, const PatternStatistic
                      dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
 }
 
+std::string describe_bitmap(const SpmmSchedule& schedule, const PatternStatistics& statistics) {
+  const BitmapStream& stream = schedule.bitmap;
+  const auto weights = static_cast<double>(std::max<uint64_t>(statistics.nnz, 1));
+  const double dense = static_cast<double>(uint64_t{statistics.rows} * statistics.columns) *
+                       element_bytes(schedule.problem.type);
+  return fmt::format("bitmap:  {} pairs, {:.3f} bytes for each weight, {:.1f} % of the dense "
+                     "matrix\n",
+                     stream.pairs, static_cast<double>(stream.bytes) / weights,
+                     dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
+}
+
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
                     const ColumnLengths& columns, const std::vector<Plan>& plans,
                     const InspectOptions& options) {
@@ -272,6 +287,8 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                       plan.schedule.panels.shape.slots_of_step(), plan.schedule.panels.fraction());
     if (plan.strategy == Strategy::compressed)
       text += describe_stream(plan.schedule, statistics);
+    if (plan.strategy == Strategy::bitmap)
+      text += describe_bitmap(plan.schedule, statistics);
   }
   text += fmt::format("\nchosen for {}: {}\n", result.schedule.target.name,
                       to_string(result.schedule.tile));

@@ -148,8 +148,8 @@ void declare(CLI::App& parser, ScheduleOptions& options) {
   parser
       .add_option(
           "--tile", options.tile,
-          "Any of strategy=unrolled|streamed|compressed|panels, rows=, vec=, warps=, groups=, "
-          "splitk=, cluster=, stage=global|smem, chunk=, prefetch=, weights=imm|const, "
+          "Any of strategy=unrolled|streamed|compressed|panels|bitmap, rows=, vec=, warps=, "
+          "groups=, splitk=, cluster=, stage=global|smem, chunk=, prefetch=, weights=imm|const, "
           "border=own|shared, joined by commas; the rest is chosen")
       ->group("Schedule");
   parser

@@ -159,9 +159,10 @@ private:
                      CheckResult& worst) const {
     const uint64_t entries = pattern_.row_length(row);
     PanelError panel;
-    if (is_panel())
+    if (on_tensor_cores())
       panel = panel_error(problem_, entries, largest_[row]);
-    double terms = is_panel() ? panel.terms : static_cast<double>(entries) + tile_.parts() + 2;
+    double terms =
+        (on_tensor_cores() ? panel.terms - 1 : static_cast<double>(entries) + 2) + tile_.parts();
     if (problem_.epilogue.bias) {
       sum += operands_.bias[row];
       magnitude += std::fabs(operands_.bias[row]);
@@ -183,7 +184,7 @@ private:
 
     const double error = static_cast<double>(std::fabs(Real(found) - expected));
     double ratio;
-    if (is_panel() && !std::isfinite(found) && !column_is_finite(column)) {
+    if (on_tensor_cores() && !std::isfinite(found) && !column_is_finite(column)) {
       ratio = 0;
     } else if (std::isnan(expected) || std::isnan(found)) {
       // NaN where NaN is due. A sum of magnitudes that is infinite for finite operands, and NaN
@@ -231,11 +232,11 @@ private:
     return magnitude;
   }
 
-  /// `panel`: of the panels strategy.
+  /// `panel`: of the strategies on tensor cores.
   double error_bound(const PanelError& panel, double terms, double magnitude, double sum,
                      double expected) const {
     double bound = growth(terms, sum_.unit_roundoff) * magnitude + terms * sum_.eta;
-    if (is_panel())
+    if (on_tensor_cores())
       bound = (growth(terms, panel.unit) + panel.operands) * magnitude + terms * panel.least;
     if (problem_.half_terms > 0)
       bound += growth(problem_.half_terms, output_.unit_roundoff) * magnitude + terms * output_.eta;
@@ -253,7 +254,9 @@ private:
     return bound;
   }
 
-  bool is_panel() const { return tile_.strategy == Strategy::panels; }
+  bool on_tensor_cores() const {
+    return tile_.strategy == Strategy::panels || tile_.strategy == Strategy::bitmap;
+  }
   /// Of B.
   bool column_is_finite(uint32_t column) const {
     for (size_t at = column; at < operands_.b.size(); at += operands_.b_columns)

@@ -1,5 +1,6 @@
 #include "compiler/inspect/compressed_schedule.h"
 
+#include "compiler/inspect/blocks_at_once.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -12,10 +13,6 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kThreadsPerBlock = 1024;
-/// Blocks that fill a large GPU, one for each multiprocessor (H200).
-constexpr uint32_t kBlocks = 132;
-/// The same for blocks in clusters, which leave some multiprocessors of a GPC over.
-constexpr uint32_t kBlocksInClusters = 128;
 constexpr uint32_t kVectorBytes = 16, kLanesTogether = 8;
 constexpr uint32_t kLeastInFlight = 2, kMostInFlight = 16;
 /// Threads of a block that hide the latency of staging, and entries that a part has at least.
@@ -223,8 +220,7 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
     const uint32_t ranks = choice.cluster.value_or(1);
     schedule.stream.ranks = tile.cluster = ranks;
     const uint32_t even_rows =
-        ceil_div(std::max(1u, pattern.rows),
-                 std::max(1u, (ranks == 1 ? kBlocks : kBlocksInClusters) / column_blocks / ranks));
+        ceil_div(std::max(1u, pattern.rows), std::max(1u, clusters_at_once(ranks) / column_blocks));
     const uint32_t most_rows = kThreadsPerBlock / schedule.stream.lanes_per_part;
     uint32_t rows = choice.rows.value_or(std::min(even_rows, std::min(256u, most_rows)));
     if (schedule.stream.lanes_per_part <= kWarp) {

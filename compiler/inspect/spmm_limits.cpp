@@ -1,6 +1,7 @@
 // What a tile may be, and the shared memory that it takes.
 #include "compiler/inspect/spmm_tile_choice.h"
 
+#include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/staged_region.h"
@@ -139,6 +140,8 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
     return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
   if (tile.strategy == Strategy::panels)
     return panel_staging(schedule).bytes();
+  if (tile.strategy == Strategy::bitmap)
+    return bitmap_shared(schedule).all();
   return staging_bytes(schedule) + exchange_bytes(schedule);
 }
 

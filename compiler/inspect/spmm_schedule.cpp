@@ -4,6 +4,7 @@
 //   -> rows to tiles -> prediction
 #include "compiler/inspect/spmm_schedule.h"
 
+#include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/convolution_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
@@ -203,6 +204,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
     schedule_compressed(pattern, choice, schedule);
   } else if (schedule.tile.strategy == Strategy::panels) {
     schedule_panels(pattern, choice, schedule);
+  } else if (schedule.tile.strategy == Strategy::bitmap) {
+    schedule_bitmap(pattern, choice, schedule);
   } else {
     choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
     check_limits(schedule);

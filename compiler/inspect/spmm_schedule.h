@@ -4,6 +4,7 @@
 
 #include "compiler/emit/target.h"
 #include "compiler/input/matrix.h"
+#include "compiler/inspect/bitmap_stream.h"
 #include "compiler/inspect/compressed_stream.h"
 #include "compiler/inspect/output_pixels.h"
 #include "compiler/inspect/panel_packing.h"
@@ -22,6 +23,7 @@ enum class Strategy : uint8_t {
   streamed,   ///< a loop over indices and values in memory; rows and their lengths are known
   compressed, ///< a stream of values and short distances for few columns; B in shared memory
   panels,     ///< sparse fragments on tensor cores: rows of a panel share an order of columns
+  bitmap,     ///< bits and pairs of weights, expanded for tensor cores; few columns
 };
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
@@ -159,6 +161,8 @@ struct SpmmSchedule {
   CompressedStream stream;
   /// Of the panels strategy.
   PanelPacking panels;
+  /// Of the bitmap strategy.
+  BitmapStream bitmap;
   /// The code being written is that of border blocks (variant_of).
   bool asks_taps = false;
 

@@ -14,11 +14,12 @@ namespace sparsertc {
 namespace {
 
 constexpr std::string_view kKnownWords =
-    "strategy=unrolled|streamed|compressed|panels, rows, vec, warps, groups, "
+    "strategy=unrolled|streamed|compressed|panels|bitmap, rows, vec, warps, groups, "
     "splitk, cluster, stage=global|smem, chunk, "
     "prefetch, weights=imm|const, border=own|shared";
 
-constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed", "panels"};
+constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed", "panels",
+                                            "bitmap"};
 constexpr std::string_view kStages[] = {"global", "smem"};
 constexpr std::string_view kWeights[] = {"imm", "const"};
 constexpr std::string_view kBorders[] = {"own", "shared"};

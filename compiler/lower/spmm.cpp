@@ -7,6 +7,7 @@
 //     unrolled: switch to the tile's function      streamed: the loop over the tile's rows
 #include "compiler/lower/spmm.h"
 
+#include "compiler/lower/spmm_bitmap.h"
 #include "compiler/lower/spmm_compressed.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_panels.h"
@@ -270,6 +271,12 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
     KernelManifest& manifest = lowered.kernels.emplace_back();
     fill_manifest(manifest, schedule);
     write_panels_kernel(module, schedule, weights.pattern, rounded, manifest);
+    return lowered;
+  }
+  if (schedule.tile.strategy == Strategy::bitmap) {
+    KernelManifest& manifest = lowered.kernels.emplace_back();
+    fill_manifest(manifest, schedule);
+    write_bitmap_kernel(module, schedule, weights.pattern, rounded, manifest);
     return lowered;
   }
   KernelWriter writer(lowered, weights.pattern, rounded, schedule);

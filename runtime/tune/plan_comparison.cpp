@@ -241,7 +241,10 @@ public:
   }
 
   std::string compare(const Plan& other) {
-    on_tensor_cores_ = manifest_.strategy == "panels" || other.manifest().strategy == "panels";
+    const auto on_tensor_cores = [](const PlanManifest& manifest) {
+      return manifest.strategy == "panels" || manifest.strategy == "bitmap";
+    };
+    on_tensor_cores_ = on_tensor_cores(manifest_) || on_tensor_cores(other.manifest());
     std::string wrong;
     for (size_t i = 0; wrong.empty() && i < runs_.size(); ++i) {
       set_unit_vectors(runs_[i]);

@@ -194,7 +194,8 @@ void check_roads(const SpmmCase& test, const std::string& tile, const std::strin
   host_tile.splitk = parts;
   host_tile.border = compiled.schedule.tile.border;
   host_tile.strategy = compiled.schedule.tile.strategy;
-  const bool on_tensor_cores = compiled.schedule.tile.strategy == Strategy::panels;
+  const Strategy strategy = compiled.schedule.tile.strategy;
+  const bool on_tensor_cores = strategy == Strategy::panels || strategy == Strategy::bitmap;
   std::optional<std::vector<uint64_t>> expected; // the first road's result
   if (compiled.schedule.tile.strategy != Strategy::compressed && !on_tensor_cores && // have none
       !stages_images(compiled.schedule)) { // nor the order of sums

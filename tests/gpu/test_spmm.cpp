@@ -296,3 +296,33 @@ TEST_CASE("compressed streams for few columns", "[interpret][sanitize]") {
       }
   }
 }
+
+TEST_CASE("bitmaps on tensor cores for few columns", "[interpret][sanitize]") {
+  if (!Machine::get().can_test())
+    return;
+  unsigned number = 0;
+  for (const double density : {0.03, 0.5}) {
+    const Matrix weights = random_weights(50, 530, density, 41, true);
+    for (const uint32_t columns : {1u, 2u, 7u, 8u, 16u, 31u, 32u, 64u})
+      for (const DataType type : {DataType::f16, DataType::bf16}) {
+        const Layout layout = number % 3 == 0 ? Layout::column_major : Layout::row_major;
+        constexpr const char* kTiles[] = {
+            "strategy=bitmap",
+            "strategy=bitmap,warps=1,groups=2,splitk=1,cluster=1,chunk=128,prefetch=2",
+            "strategy=bitmap,warps=2,splitk=2,cluster=1,prefetch=3",
+            "strategy=bitmap,warps=2,splitk=1,cluster=2,chunk=128",
+        };
+        const char* words = kTiles[number % 4];
+        if (number % 4 == 3 && !runs_here({words}))
+          words = kTiles[0];
+        GpuCase test = make_case(weights, type, {layout, columns, true}, words);
+        test.problem.nonfinite = Nonfinite::dense;
+        test.problem.epilogue = {number % 5 == 0, number % 5 == 1, Activation::none};
+        test.roads = {GpuRoad::direct};
+        if (number % 6 == 0)
+          test.roads.push_back(GpuRoad::llvm);
+        check_case(test);
+        ++number;
+      }
+  }
+}
