@@ -114,7 +114,7 @@ std::vector<Shape> shapes_of(const Pattern& pattern, const SpmmTileChoice& choic
       if (choice.splitk ? parts != *choice.splitk
                         : !std::has_single_bit(parts) || parts * ranks > std::max(ranks, chunks))
         continue;
-      for (uint32_t warps = 1; warps <= kThreadsPerBlock / kWarp; ++warps) {
+      for (uint32_t warps = 1; warps * parts <= kThreadsPerBlock / kWarp; ++warps) {
         if (choice.warps ? warps != *choice.warps : warps * parts > kMostWarps)
           continue;
         Shape shape;

@@ -14,12 +14,13 @@
 #include "compiler/lower/spmm_compressed.h"
 
 #include "compiler/inspect/compressed_schedule.h"
+#include "compiler/lower/compressed_staging.h"
+#include "compiler/lower/compressed_tables.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
 #include "ir/error.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace sparsertc {
 namespace {
@@ -39,106 +40,6 @@ using ir::Type;
 constexpr uint32_t kWarp = 32;
 /// Lengths up to which they stand in the code.
 constexpr size_t kMostLengthsInCode = 8;
-/// Elements of B that a thread has in flight while it stages them one by one; copies it starts in
-/// one round.
-constexpr uint32_t kElementsInFlight = 16, kCopiesInFlight = 16;
-/// Bytes that an address may be away from its register.
-constexpr int64_t kMostOffset = 1 << 23;
-
-uint32_t ceil_div(uint64_t a, uint64_t b) {
-  return static_cast<uint32_t>((a + b - 1) / b);
-}
-
-/// Where the number of steps becomes smaller: from warp `first` on by `less`.
-struct Drop {
-  uint32_t first, less;
-};
-std::vector<Drop> drops_of(const CompressedStream& stream) {
-  std::vector<Drop> drops; // of the only rank
-  for (uint32_t warp = 1; warp <= stream.warps(); ++warp) {
-    const uint32_t steps = warp == stream.warps() ? 0 : stream.steps[warp];
-    if (steps < stream.steps[warp - 1])
-      drops.push_back({warp, stream.steps[warp - 1] - steps});
-  }
-  return drops;
-}
-
-// ---- tables ------------------------------------------------------------------------------------
-
-std::vector<uint8_t> stream_bytes(const SpmmSchedule& schedule, const Pattern& pattern,
-                                  const std::vector<double>& weights) {
-  const CompressedStream& stream = schedule.stream;
-  const uint32_t size = element_bytes(schedule.problem.type);
-  const uint32_t per_piece = std::min(kCompressedStep, 16 / size);
-  const uint32_t pieces = kCompressedStep / per_piece;
-  const uint32_t parts = stream.parts_of_warp();
-  std::vector<uint8_t> bytes;
-  bytes.reserve(stream.bytes);
-  std::vector<CompressedPart> of_warp(parts);
-  std::vector<uint64_t> row_offset(parts);
-  for (uint32_t number = 0; number < stream.steps.size(); ++number) {
-    const uint32_t rank = number / stream.warps(), warp = number % stream.warps();
-    const size_t begin = bytes.size();
-    const uint32_t steps = stream.steps[number];
-    for (uint32_t r = 0; r < stream.rows_per_warp; ++r) {
-      const size_t at = size_t{warp} * stream.rows_per_warp + r;
-      std::span<const uint32_t> columns;
-      uint64_t offset = 0;
-      if (at < stream.rows.size()) {
-        columns = pattern.row(stream.rows[at]);
-        offset = pattern.row_offset[stream.rows[at]];
-      }
-      std::vector<CompressedPart> of_row =
-          compress_row(stream, entries_of(columns, schedule.inner, stream.ranks, rank), steps);
-      for (uint32_t p = 0; p < stream.parts; ++p) {
-        of_warp[r * stream.parts + p] = std::move(of_row[p]);
-        row_offset[r * stream.parts + p] = offset;
-      }
-    }
-    for (const CompressedPart& part : of_warp)
-      put_bytes(bytes, part.first_place);
-    bytes.resize(begin + stream.head_bytes());
-    for (uint32_t step = 0; step < steps; ++step) {
-      const size_t step_begin = bytes.size();
-      for (uint32_t piece = 0; piece < pieces; ++piece)
-        for (uint32_t p = 0; p < parts; ++p)
-          for (uint32_t i = 0; i < per_piece; ++i) {
-            const uint32_t entry =
-                of_warp[p].slots[step * kCompressedStep + piece * per_piece + i].entry;
-            put_value(bytes, schedule.problem.type,
-                      entry == CompressedPart::kNoEntry ? 0.0 : weights[row_offset[p] + entry]);
-          }
-      for (const CompressedPart& part : of_warp) {
-        uint64_t deltas = 0;
-        for (uint32_t i = 0; i < kCompressedStep; ++i)
-          deltas |= uint64_t{part.slots[step * kCompressedStep + i].delta}
-                    << (i * stream.staged.delta_bits);
-        for (uint32_t byte = 0; byte < stream.delta_bytes(); ++byte)
-          bytes.push_back(static_cast<uint8_t>(deltas >> (8 * byte)));
-      }
-      bytes.resize(step_begin + stream.step_bytes(size));
-    }
-  }
-  if (bytes.size() != stream.bytes)
-    throw InternalError("the compressed stream has not the length that was planned");
-  return bytes;
-}
-
-/// Of each rank's warp the steps, the steps of all before it, and its number in the stream.
-std::vector<uint8_t> step_table(const CompressedStream& stream, uint32_t slots) {
-  std::vector<uint8_t> bytes;
-  uint32_t before = 0, number = 0;
-  for (uint32_t rank = 0; rank < stream.ranks; ++rank)
-    for (uint32_t warp = 0; warp < slots; ++warp) {
-      const bool is_there = warp < stream.warps();
-      const uint32_t steps = is_there ? stream.steps[number] : 0;
-      for (const uint32_t word : {steps, before, number, 0u})
-        put_bytes(bytes, word);
-      before += steps;
-      number += is_there;
-    }
-  return bytes;
-}
 
 uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64_t bytes) {
   ir::Symbol symbol;
@@ -148,8 +49,6 @@ uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64
   module.symbols.push_back(std::move(symbol));
   return static_cast<uint32_t>(module.symbols.size() - 1);
 }
-
-// ---- the kernel --------------------------------------------------------------------------------
 
 struct CompressedSymbols {
   uint32_t stream = 0, rows = 0, steps = UINT32_MAX;
@@ -168,22 +67,20 @@ public:
         row_bytes_(stream_.columns_per_block * staged_size_),
         b_row_bytes_(problem_.layout == Layout::row_major
                          ? static_cast<int64_t>(problem_.ldb) * size_
-                         : size_),
-        b_column_bytes_(problem_.layout == Layout::row_major
-                            ? size_
-                            : static_cast<int64_t>(problem_.ldb) * size_) {}
+                         : size_) {}
 
   void write() {
     write_numbers();
     write_steps();
     staged_ = builder_.address(symbols_.staged);
+    CompressedStaging staging(builder_, schedule_, {thread_, block_column_, b_, staged_});
     if (row_staging_bytes(schedule_) != 0)
-      stage_pieces();
+      staging.copy_pieces();
     start_stream();
     load_row();
-    stage_zeros();
+    staging.store_zeros();
     if (row_staging_bytes(schedule_) == 0)
-      stage_elements();
+      staging.copy_elements();
     // The first group holds the rows of B and the first step.
     builder_.copy_wait(tile_.prefetch - 2);
     builder_.barrier();
@@ -211,6 +108,7 @@ private:
     return builder_.value(Opcode::remu, Scalar::i32, {a, Operand::integer(b)});
   }
   Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
+  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
   Reg zero(Scalar type) {
     return builder_.constant(type, type == Scalar::f32 ? Operand::f32(0) : Operand::integer(0));
   }
@@ -253,7 +151,7 @@ private:
       const uint32_t most = stream_.steps.empty() ? 0 : stream_.steps.front();
       steps_ = builder_.constant(Scalar::i32, Operand::integer(most));
       before = builder_.mul(Scalar::i32, warp_, Operand::integer(most));
-      for (const Drop& drop : drops_of(stream_)) {
+      for (const StepDrop& drop : drops_of(stream_)) {
         // Warps beyond `first`; the warp itself makes one of them more.
         const Reg beyond = builder_.value(
             Opcode::max, Scalar::i32,
@@ -317,156 +215,6 @@ private:
     first_place_ = zero(Scalar::i32);
     builder_.if_begin(builder_.compare(Comparison::gt, Scalar::i32, steps_, Operand::integer(0)));
     builder_.load(head_, 0, 1, Cache::readonly, first_place_);
-    builder_.end();
-  }
-
-  // ---- rows of B ----
-  //
-  // Threads go through the rows of B in rounds. Where a round is a whole number of the distances
-  // between rows of zeros, the places of a thread's rows are the same number apart, and every
-  // address is a constant away from its first.
-
-  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
-
-  /// The place of a row of B in a register.
-  Reg place_of(Reg row) {
-    const uint32_t shift = static_cast<uint32_t>(std::countr_zero(stream_.staged.spacing()));
-    const Reg zeros = builder_.value(Opcode::shr, Scalar::i32, {row, Operand::integer(shift)});
-    return add(add(row, zeros), Operand::integer(1));
-  }
-
-  /// Calls body(row of B, j) for the rows first, first + stride, ..., `in_flight` of them in a
-  /// round and all of a round before finish(j): `stride` rows are between a thread's. `first` <
-  /// stride.
-  template <class Body, class Finish>
-  void for_rows(Reg first, uint32_t stride, uint32_t in_flight, Body body, Finish finish) {
-    const uint32_t rows = stream_.staged.rows;
-    const auto round = [&](Reg row, uint32_t count, bool whole) {
-      std::vector<Reg> inside(count);
-      for (uint32_t j = 0; j < count; ++j) {
-        if (!whole)
-          inside[j] = less(row, Operand::integer(int64_t{rows} - int64_t{j} * stride));
-        body(row, j, inside[j]);
-      }
-      for (uint32_t j = 0; j < count; ++j)
-        finish(j, inside[j]);
-    };
-    const uint32_t whole = rows / (stride * in_flight);
-    if (whole > 0) {
-      const Reg i = builder_.for_loop(Operand::integer(int64_t{whole} * stride * in_flight),
-                                      stride * in_flight);
-      round(add(first, i), in_flight, true);
-      builder_.end();
-    }
-    const uint32_t done = whole * stride * in_flight;
-    if (done < rows)
-      round(add(first, Operand::integer(done)), ceil_div(rows - done, stride), false);
-  }
-
-  /// Whole pieces of rows, by asynchronous copies.
-  void stage_pieces() {
-    const uint32_t bytes = row_staging_bytes(schedule_);
-    const uint32_t pieces = row_bytes_ / bytes;
-    const uint32_t stride = schedule_.threads_x / pieces;
-    const Reg piece = pieces == 1 ? Reg{} : rem(thread_, pieces);
-    Reg source = builder_.index(b_, block_column_, Operand::integer(size_));
-    Reg read; // bytes that are inside B; all where it is not valid
-    if (piece.valid()) {
-      source = builder_.index(source, piece, Operand::integer(bytes));
-      if (schedule_.guarded) {
-        const Reg column = add(mul(piece, bytes / size_), block_column_);
-        const Reg inside = less(column, Operand::integer(*problem_.columns));
-        read = builder_.select(Scalar::i32, inside,
-                               builder_.constant(Scalar::i32, Operand::integer(bytes)),
-                               Operand::integer(0));
-        source = builder_.select(builder_.function().type_of(source), inside, source, b_);
-      }
-    }
-    Reg from, to;
-    for_rows(
-        div(thread_, pieces), stride, kCopiesInFlight,
-        [&](Reg row, uint32_t j, Reg inside) {
-          const bool is_regular = stride % stream_.staged.spacing() == 0;
-          if (j == 0 || !is_regular) {
-            const Reg mine = j == 0 ? row : add(row, Operand::integer(j * stride));
-            from = builder_.index(source, mine, Operand::integer(b_row_bytes_));
-            to = builder_.index(staged_, place_of(mine), Operand::integer(row_bytes_));
-            if (piece.valid())
-              to = builder_.index(to, piece, Operand::integer(bytes));
-          }
-          const int64_t rows = is_regular ? int64_t{j} * stride : 0;
-          const int64_t places = rows + rows / stream_.staged.spacing();
-          const int64_t from_offset = rows * b_row_bytes_;
-          Reg far = from;
-          if (from_offset >= kMostOffset)
-            far = builder_.offset(from, Operand::integer(from_offset));
-          if (inside.valid())
-            builder_.if_begin(inside);
-          builder_.copy_async(to, static_cast<int32_t>(places * row_bytes_), far,
-                              from_offset >= kMostOffset ? 0 : static_cast<int32_t>(from_offset),
-                              bytes, read);
-          if (inside.valid())
-            builder_.end();
-        },
-        [](uint32_t, Reg) {});
-  }
-
-  /// One column after the other, neighbouring threads with neighbouring rows.
-  void stage_elements() {
-    const bool one = stream_.columns_per_block == 1;
-    const Reg column =
-        one ? zero(Scalar::i32) : builder_.for_loop(Operand::integer(stream_.columns_per_block), 1);
-    const Reg of_b = add(column, block_column_);
-    const Reg is_there = less(of_b, Operand::integer(*problem_.columns));
-    const Reg source = builder_.index(b_, of_b, Operand::integer(b_column_bytes_));
-    const Reg shared =
-        one ? staged_ : builder_.index(staged_, column, Operand::integer(staged_size_));
-    std::vector<Reg> loaded(kElementsInFlight), to(kElementsInFlight);
-    for_rows(
-        thread_, schedule_.threads_x, kElementsInFlight,
-        [&](Reg row, uint32_t j, Reg inside) {
-          const Reg mine = j == 0 ? row : add(row, Operand::integer(j * schedule_.threads_x));
-          to[j] = builder_.index(shared, place_of(mine), Operand::integer(row_bytes_));
-          loaded[j] = builder_.constant(element_, element_ == Scalar::f32 ? Operand::f32(0)
-                                                                          : Operand::bits(0));
-          builder_.if_begin(inside.valid() ? both(inside, is_there) : is_there);
-          builder_.load(builder_.index(source, mine, Operand::integer(b_row_bytes_)), 0, 1,
-                        Cache::readonly, loaded[j]);
-          builder_.end();
-        },
-        [&](uint32_t j, Reg inside) {
-          if (inside.valid())
-            builder_.if_begin(inside);
-          builder_.store(to[j], 0, to_staged(loaded[j]));
-          if (inside.valid())
-            builder_.end();
-        });
-    if (!one)
-      builder_.end();
-  }
-  Reg to_staged(Reg value) { return staged_element_ == element_ ? value : widen(builder_, value); }
-
-  void stage_zeros() {
-    const uint32_t width = std::min(stream_.columns_per_block, 16 / staged_size_);
-    const uint32_t pieces = stream_.columns_per_block / width;
-    const uint32_t total = stream_.staged.zero_rows() * pieces;
-    const Reg zeros = builder_.fresh_tuple(staged_element_, width);
-    for (uint32_t i = 0; i < width; ++i)
-      builder_.constant(staged_element_,
-                        staged_element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0),
-                        zeros[i]);
-    const Reg round = builder_.for_loop(Operand::integer(total), schedule_.threads_x);
-    const Reg number = add(round, thread_);
-    builder_.if_begin(less(number, Operand::integer(total)));
-    const Reg row = div(number, pieces);
-    const Reg place = builder_.value(
-        Opcode::min, Scalar::i32,
-        {mul(row, stream_.staged.spacing() + 1), Operand::integer(stream_.staged.count() - 1)});
-    Reg at = builder_.index(staged_, place, Operand::integer(row_bytes_));
-    if (pieces > 1)
-      at = builder_.index(at, rem(number, pieces), Operand::integer(width * staged_size_));
-    builder_.store(at, 0, zeros, width);
-    builder_.end();
     builder_.end();
   }
 
@@ -653,7 +401,7 @@ private:
   const KernelOperands& operands_;
   Scalar element_, accumulator_, staged_element_;
   uint32_t size_, staged_size_, row_bytes_;
-  int64_t b_row_bytes_, b_column_bytes_;
+  int64_t b_row_bytes_;
 
   Reg thread_, lane_, part_slot_; ///< of this lane among the warp's parts
   Reg warp_;                      ///< in the order of lengths
@@ -672,16 +420,16 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
   const CompressedStream& stream = schedule.stream;
   const Scalar element = element_scalar(schedule.problem.type);
   CompressedSymbols symbols;
-  std::vector<uint8_t> bytes = stream_bytes(schedule, pattern, weights);
+  std::vector<uint8_t> bytes = compressed_stream_bytes(schedule, pattern, weights);
   symbols.stream = add_device_symbol(module, "stream", Scalar::i32, std::move(bytes), 128);
   std::vector<uint8_t> rows;
   for (const uint32_t row : stream.rows)
     put_bytes(rows, row);
   symbols.rows = add_device_symbol(module, "rows", Scalar::i32, std::move(rows));
   if (stream.ranks > 1 || drops_of(stream).size() > kMostLengthsInCode)
-    symbols.steps =
-        add_device_symbol(module, "steps", Scalar::i32,
-                          step_table(stream, schedule.tile_count() * schedule.tile.warps));
+    symbols.steps = add_device_symbol(
+        module, "steps", Scalar::i32,
+        compressed_step_table(stream, schedule.tile_count() * schedule.tile.warps));
   const uint64_t threads = schedule.threads_x;
   symbols.staged = add_shared(
       module, "staged", stream.staged_wide ? accumulator_scalar(schedule.problem.type) : element,

@@ -1,6 +1,7 @@
 #include "runtime/tune/candidate.h"
 
 #include "ir/error.h"
+#include "runtime/tune/bitmap_candidates.h"
 #include "runtime/tune/compressed_candidates.h"
 #include "runtime/tune/panel_candidates.h"
 
@@ -384,6 +385,8 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   if (!layer.images)
     add_compressed_candidates(layer, device, space);
   add_panel_candidates(layer, device, space);
+  if (!layer.images)
+    add_bitmap_candidates(layer, device, space);
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -399,6 +402,7 @@ double distance(const Candidate& a, const Candidate& b) {
          std::abs(double(a.registers) - double(b.registers)) / 64 +
          (a.is_streamed != b.is_streamed ? kOtherStrategy : 0) +
          (a.is_compressed != b.is_compressed ? kOtherStrategy : 0) +
+         (a.is_bitmap != b.is_bitmap ? kOtherStrategy : 0) +
          ((a.panel_rows == 0) != (b.panel_rows == 0) ? kOtherStrategy
                                                      : log_ratio(a.panel_rows, b.panel_rows));
 }

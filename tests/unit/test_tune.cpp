@@ -171,6 +171,39 @@ TEST_CASE("panels are candidates where they are allowed, and accepted by the com
     }
 }
 
+TEST_CASE("bitmaps are candidates where they are allowed, and accepted by the compiler") {
+  for (const uint32_t columns : {1u, 8u, 33u, 64u})
+    for (Layer layer : {Layer{100, 70, 1, 700, 2}, Layer{4096, 4096, 1, 8388608, 2},
+                        Layer{4096, 11008, 1, 4508876, 2}}) {
+      layer.n = columns;
+      CAPTURE(layer.m, layer.k, columns);
+      const auto bitmaps_of = [](std::vector<Candidate> space) {
+        std::erase_if(space, [](const Candidate& one) { return !one.is_bitmap; });
+        return space;
+      };
+      CHECK(bitmaps_of(candidate_space(layer, Device{})).empty());
+      layer.allows_panels = true;
+      const std::vector<Candidate> bitmaps = bitmaps_of(candidate_space(layer, Device{}));
+      CHECK_FALSE(bitmaps.empty());
+      SpmmProblem problem;
+      problem.type = DataType::f16;
+      problem.columns = layer.n;
+      problem.nonfinite = Nonfinite::dense;
+      Matrix empty;
+      empty.pattern.rows = layer.m;
+      empty.pattern.columns = layer.k;
+      empty.pattern.row_offset.assign(layer.m + 1, 0);
+      for (const Candidate& candidate : bitmaps) {
+        INFO(to_string(candidate));
+        const SpmmSchedule schedule = schedule_spmm(empty, problem, find_target("sm_90"),
+                                                    parse_tile_choice(candidate.words), 0);
+        CHECK(schedule.tile.strategy == Strategy::bitmap);
+        CHECK(schedule.tile.cluster == candidate.cluster);
+        CHECK((std::isfinite(candidate.predicted_us) && candidate.predicted_us > 0));
+      }
+    }
+}
+
 TEST_CASE("candidates that stage the images of a convolution are accepted by the compiler") {
   Layer layer = {64, 36, 8 * 196, 200, 4};
   layer.images = {8, 4, 14, 14, 14, 14, 3, 3, 1, true};
