@@ -51,6 +51,17 @@ void declare(CLI::App& parser, CompileLuOptions& options) {
       .add_flag("--no-transposed", options.no_transposed,
                 "Leave out the tables for solves with the transposed matrix")
       ->group("Sparse LU");
+  CLI::Option* const batch =
+      parser
+          .add_flag("--batch", options.batch,
+                    "Add code that factorizes and solves many matrices of the pattern at once")
+          ->group("Sparse LU");
+  parser
+      .add_option("--batch-budget", options.batch_budget,
+                  "Unroll that code up to so many multiply-adds; above it loops over tables")
+      ->needs(batch)
+      ->capture_default_str()
+      ->group("Sparse LU");
 }
 
 void check_lu_options(const CLI::App& parser) {
@@ -68,7 +79,7 @@ void check_no_lu_options(const CLI::App& parser) {
   refuse_given(parser,
                {"--matching", "--order", "--blocks", "--placement", "--symbolic", "--memory-limit",
                 "--verify", "--strategy", "--atomics", "--numbers", "--pivot-threshold",
-                "--multiprocessors", "--no-transposed"},
+                "--multiprocessors", "--no-transposed", "--batch", "--batch-budget"},
                "only for --op=lu", "say --op=lu, or leave it out");
 }
 
@@ -87,6 +98,8 @@ int compile_lu_file(const CompileLuRequest& request) {
     throw UsageError("--pivot-threshold: expected a number from 0, less than 1");
   options.pivot_threshold = request.lu.pivot_threshold;
   options.transposed = !request.lu.no_transposed;
+  options.batch = request.lu.batch;
+  options.batch_budget = request.lu.batch_budget;
   options.target = resolve_target(request.target.empty() ? "sm_90" : request.target);
   options.multiprocessors = request.lu.multiprocessors;
   if (request.target == "native" && options.multiprocessors == 0)

@@ -19,6 +19,8 @@ struct CompileLuOptions {
   double pivot_threshold = 0;
   uint32_t multiprocessors = 0; ///< 0: the GPU's, or the target's
   bool no_transposed = false;
+  bool batch = false;
+  uint64_t batch_budget = 300000;
 };
 void declare(CLI::App& parser, CompileLuOptions& options);
 

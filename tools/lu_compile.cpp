@@ -1,7 +1,10 @@
 #include "tools/lu_compile.h"
 
 #include "compiler/emit/ptx.h"
+#include "compiler/inspect/lu_batch_loop.h"
 #include "compiler/inspect/lu_schedule.h"
+#include "compiler/lower/lu_batch.h"
+#include "compiler/lower/lu_batch_loop.h"
 #include "compiler/lower/lu_refine.h"
 #include "compiler/manifest.h"
 #include "ir/error.h"
@@ -113,13 +116,19 @@ std::vector<std::string> names_of(const LuKernels& kernels) {
   return names;
 }
 
-/// Adds the PTX, and a cubin where there is an assembler, whose name is the result.
-std::string add_code(Bundle& bundle, const std::string& part, const std::string& ptx,
-                     std::vector<std::string> kernels, const LuCompileOptions& options) {
+/// Adds the PTX, and a cubin where there is an assembler, whose name is the result. Of code in
+/// several functions these are assembled side by side, with so many registers.
+std::string add_code(Bundle& bundle, const std::string& part, const ir::Module& module,
+                     std::vector<std::string> kernels, const LuCompileOptions& options,
+                     bool in_units = false, uint32_t max_registers = 0) {
   std::string assembler;
+  const std::string ptx = emit_ptx(module, options.target);
   if (options.assembler != nullptr) {
     AssembleRequest request;
-    request.units = {&ptx, 1};
+    const std::vector<std::string> units =
+        in_units ? emit_ptx_units(module, options.target) : std::vector<std::string>{ptx};
+    request.units = units;
+    request.max_registers = max_registers;
     request.target = options.target.name;
     request.kernels = std::move(kernels);
     request.provenance = part.empty() ? "part=lu\n" : fmt::format("part={}\n", part);
@@ -138,8 +147,42 @@ void add_refinement(Bundle& bundle, LuManifest& manifest, const LuCompileOptions
                                         kLuRefineDecide, kLuRefineEnd,    kLuRefineThreads};
   const ir::Module module = make_lu_refine_kernels({is_complex(manifest.type), false});
   const LuRefineKernels& kernels = *manifest.refinement;
-  add_code(bundle, kLuRefinePart, emit_ptx(module, options.target),
+  add_code(bundle, kLuRefinePart, module,
            {kernels.begin, kernels.update, kernels.residual, kernels.decide, kernels.end}, options);
+}
+
+void check_batch(const LuCompileOptions& options, bool complex) {
+  if (options.precision == LuPrecision::mixed)
+    throw UserError("batches have factors of the matrix's own type", "numbers=f64 or numbers=f32");
+  if (complex && !options.target.is_host)
+    throw UserError("batches of complex matrices are for the CPU", "target=host");
+}
+
+void add_batch(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
+               const LuCompileOptions& options) {
+  manifest.batch = true;
+  const LuBatchLoop loop = make_lu_batch_loop(tables);
+  bundle.sections.push_back({kLuBatchSection, lu::to_bytes(loop)});
+  if (options.target.is_host)
+    return;
+  if (options.before_step)
+    options.before_step("code for batches");
+  LuBatchOptions batch;
+  batch.type = is_single(manifest.type) ? ir::Scalar::f32 : ir::Scalar::f64;
+  batch.most_multiply_adds = options.batch_budget;
+  const bool looped = !is_unrolled(tables, batch);
+  const ir::Module module =
+      looped ? make_lu_batch_loop_kernels(batch) : make_lu_batch(tables, batch);
+  LuBatchKernels kernels;
+  kernels.factor = kLuBatchFactorKernel;
+  kernels.solve = kLuBatchSolveKernel;
+  kernels.looped = looped;
+  kernels.factor_threads = lu_batch_threads(module, kLuBatchFactorKernel);
+  kernels.solve_threads = lu_batch_threads(module, kLuBatchSolveKernel);
+  kernels.numbers = looped ? loop.numbers : lu_batch_numbers(tables);
+  manifest.batch_kernels = kernels;
+  add_code(bundle, kLuBatchPart, module, {kernels.factor, kernels.solve}, options, true,
+           register_limit(4 * std::max(kernels.factor_threads, kernels.solve_threads)));
 }
 
 void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
@@ -168,8 +211,7 @@ void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
   // Residuals are in double precision, and so must the matrix be.
   if (!is_single(manifest.type))
     add_refinement(bundle, manifest, options);
-  manifest.assembler = add_code(bundle, "", emit_ptx(program.module, options.target),
-                                names_of(*manifest.kernels), options);
+  manifest.assembler = add_code(bundle, "", program.module, names_of(*manifest.kernels), options);
 }
 
 } // namespace
@@ -194,11 +236,15 @@ uint32_t multiprocessors_of(const Target& target) {
 }
 
 Bundle compile_lu(const Matrix& matrix, const LuCompileOptions& options) {
+  if (options.batch)
+    check_batch(options, !matrix.imaginary.empty());
   const Analysed analysed = matrix.stored == StoredType::none ? analyse_pattern(matrix, options)
                                                               : analyse_values(matrix, options);
   LuManifest manifest = describe(matrix, analysed, options);
   Bundle bundle;
   bundle.sections.push_back({kLuTablesSection, lu::to_bytes(analysed.tables)});
+  if (options.batch)
+    add_batch(bundle, manifest, analysed.tables, options);
   if (!options.target.is_host)
     add_gpu(bundle, manifest, analysed.tables, options);
   bundle.manifest = lu_manifest_json(manifest);

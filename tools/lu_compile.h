@@ -26,6 +26,9 @@ struct LuCompileOptions {
   uint32_t multiprocessors = 0;
   uint64_t most_table_bytes = uint64_t{4} << 30; ///< of the GPU's
   LuGpuSolve solve = LuGpuSolve::automatic;
+  /// Also for batches, by straight-line code up to so many multiply-adds, else by tables.
+  bool batch = false;
+  uint64_t batch_budget = 300000;
   /// Null: the bundle holds PTX only.
   const Assembler* assembler = nullptr;
   TaskPool* pool = nullptr;

@@ -516,6 +516,8 @@ typedef struct sparsertc_lu_info {
   const char* manifest;         /* all that the bundle says, a JSON object */
   uint32_t code;                /* sparsertc_code */
   uint32_t has_refinement;      /* 1: sparsertc_lu_solve_refined works */
+  uint32_t has_batch;           /* 1: so does sparsertc_lu_batch_refactor */
+  uint32_t reserved;
 } sparsertc_lu_info;
 
 /* Fills in `info`, whose struct_size is set. */
@@ -699,6 +701,70 @@ SPARSERTC_API sparsertc_result sparsertc_lu_get_factors(const sparsertc_lu* lu,
                                                         const sparsertc_lu_workspace* workspace,
                                                         void* stream, double* factors,
                                                         uint64_t count);
+
+/* ---- batches of sparse LU ----
+ *
+ * Thousands of matrices of one pattern, each with its own values and right-hand side, factorized
+ * and solved at once: an instance is a lane of the GPU, or of the CPU's vector unit. For bundles
+ * made with `compile --op=lu --batch`, whose dtype and factor_dtype are the same; not transposed,
+ * not refined. Numbers of all instances stand beside one another, entry by entry and row by row:
+ *
+ *   values[entry * instances + instance]   entries in the order of sparsertc_lu_matrix
+ *   b[row * instances + instance]          and x likewise
+ *
+ * What goes wrong in one instance reaches no other. The same numbers give the same bits, whatever
+ * the number of instances and on whatever device. */
+
+/* Bytes of a workspace for so many instances. It needs no initialisation, and may have more bytes.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, a number below 0 or from 2^31 on; has_batch is 0 */
+SPARSERTC_API sparsertc_result sparsertc_lu_batch_size(const sparsertc_lu* lu, int64_t instances,
+                                                       uint64_t* bytes);
+
+typedef struct sparsertc_lu_batch_matrices {
+  size_t struct_size;     /* sizeof(sparsertc_lu_batch_matrices), set by the caller */
+  int64_t instances;      /* 0 enqueues nothing */
+  const void* values;     /* nnz * instances numbers of dtype */
+  double pivot_threshold; /* as in sparsertc_lu_matrix */
+} sparsertc_lu_batch_matrices;
+
+/* Enqueues the factorization of all instances: one launch, which may be captured. The values must
+ * stay until the stream has passed it.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, misaligned, too small, or out of range; has_batch is 0
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result
+sparsertc_lu_batch_refactor(const sparsertc_lu* lu, const sparsertc_lu_batch_matrices* matrices,
+                            const sparsertc_lu_workspace* workspace, void* stream);
+
+typedef struct sparsertc_lu_batch_systems {
+  size_t struct_size; /* sizeof(sparsertc_lu_batch_systems), set by the caller */
+  int64_t instances;  /* as many as were factorized in the workspace; 0 enqueues nothing */
+  const void* b;      /* n * instances numbers of dtype */
+  void* x;            /* the same; apart from b */
+} sparsertc_lu_batch_systems;
+
+/* Enqueues A x = b for all instances with the factors that the workspace has: one launch, which may
+ * be captured. Where a factorization failed, x is meaningless.
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  null, misaligned, too small, or out of range; b and x
+ *                                     overlap; has_batch is 0
+ *   SPARSERTC_ERROR_MACHINE           the driver refuses a launch */
+SPARSERTC_API sparsertc_result sparsertc_lu_batch_solve(const sparsertc_lu* lu,
+                                                        const sparsertc_lu_batch_systems* systems,
+                                                        const sparsertc_lu_workspace* workspace,
+                                                        void* stream);
+
+/* Waits for the stream and says how each instance's last factorization in the workspace went (where
+ * there was none, nothing meaningful). Each array has a number for each instance, or is null:
+ *   outcomes       a sparsertc_outcome: NOT_FINITE where NaN or infinite values came in, numbers
+ *                  overflowed, or a column is zero; STALE where more pivots were replaced than in
+ *                  the matrix for which they were chosen; OK
+ *   perturbations  pivots that were replaced
+ *   SPARSERTC_ERROR_INVALID_ARGUMENT  as sparsertc_lu_batch_refactor
+ *   SPARSERTC_ERROR_MACHINE           a kernel on the stream failed */
+SPARSERTC_API sparsertc_result sparsertc_lu_batch_status(const sparsertc_lu* lu,
+                                                         const sparsertc_lu_workspace* workspace,
+                                                         void* stream, int64_t instances,
+                                                         uint32_t* outcomes,
+                                                         int64_t* perturbations);
 
 /* ---- tuning ----
  *

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr uint32_t kVersion = 1;
 /// What a section holds.
-enum class Kind : uint32_t { tables = 1, dataflow = 2, block_solve = 3 };
+enum class Kind : uint32_t { tables = 1, dataflow = 2, block_solve = 3, batch_loop = 4 };
 
 /// Calls archive(member) for every member, in the order of the file.
 template <class Archive, class Tables>
@@ -66,6 +66,22 @@ void visit_block_solve(Archive& archive, Solve& solve) {
   archive(solve.records);
   archive(solve.slot);
   archive(solve.pivot);
+}
+
+template <class Archive, class Loop>
+void visit_batch_loop(Archive& archive, Loop& loop) {
+  archive(loop.numbers);
+  archive(loop.entry_source);
+  archive(loop.entry_slot);
+  archive(loop.entry_end);
+  archive(loop.entry_scale);
+  archive(loop.factor);
+  archive(loop.forward);
+  archive(loop.backward);
+  archive(loop.row);
+  archive(loop.column);
+  archive(loop.row_scale);
+  archive(loop.column_scale);
 }
 
 /// Numbers take 8 bytes; arrays their length in 8 bytes, then their elements.
@@ -169,6 +185,12 @@ std::vector<uint8_t> to_bytes(const GpuFlows::Solve& solve) {
   return writer.finish();
 }
 
+std::vector<uint8_t> to_bytes(const LuBatchLoop& loop) {
+  Writer writer(Kind::batch_loop);
+  visit_batch_loop(writer, loop);
+  return writer.finish();
+}
+
 LuTables parse_tables(std::span<const uint8_t> bytes, const std::string& name) {
   Reader reader(bytes, name);
   if (reader.kind() != Kind::tables)
@@ -199,6 +221,16 @@ GpuFlows::Solve parse_solve(std::span<const uint8_t> bytes, const std::string& n
   visit_block_solve(reader, solve);
   reader.finish();
   return solve;
+}
+
+LuBatchLoop parse_batch_loop(std::span<const uint8_t> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  if (reader.kind() != Kind::batch_loop)
+    reader.fail("not the tables of a batch");
+  LuBatchLoop loop;
+  visit_batch_loop(reader, loop);
+  reader.finish();
+  return loop;
 }
 
 } // namespace sparsertc::lu

@@ -401,4 +401,63 @@ void check_solve(const GpuFlows::Solve& solve, const LuTables& tables, bool tran
     check_block_solve(check, std::get<LuBlockSolve>(solve), tables, block_warps);
 }
 
+void check_batch_loop(const LuBatchLoop& loop, const LuTables& t, const std::string& name) {
+  constexpr uint32_t kWords = LuBatchLoop::kWords, kOperands = 2 * LuBatchLoop::kProducts;
+  const Checker check(name);
+  // The last three numbers have no place in L'+U, nor among the unknowns.
+  check.expect(loop.numbers >= t.nnz() + t.size + 3 && loop.numbers < kMostOnGpu, "numbers");
+  const auto is_place = [&](uint32_t word) { return word < loop.numbers; };
+  const auto is_place_or_none = [&](uint32_t word) { return word == kNoWord || is_place(word); };
+
+  const uint64_t entries = loop.entry_source.size();
+  check.expect(entries % LuBatchLoop::kGroup == 0 && entries < kMostOnGpu, "entry_source");
+  check.expect(loop.entry_slot.size() == entries, "entry_slot");
+  check.expect(loop.entry_end.size() == entries, "entry_end");
+  check.expect(loop.entry_scale.size() == entries, "entry_scale");
+  for (uint64_t e = 0; e < entries; ++e) {
+    check.expect(loop.entry_source[e] < t.input_nnz, "entry_source");
+    check.expect(is_place(loop.entry_slot[e]), "entry_slot");
+    check.expect(is_place_or_none(loop.entry_end[e]), "entry_end");
+    check.expect(std::isfinite(loop.entry_scale[e]), "entry_scale");
+  }
+
+  const auto check_packets = [&](const std::vector<uint32_t>& packets, bool factor,
+                                 const char* what) {
+    check.expect(packets.size() % kWords == 0 && packets.size() / kWords < kMostOnGpu, what);
+    for (size_t at = 0; at < packets.size(); at += kWords) {
+      for (uint32_t i = 0; i < kOperands; ++i)
+        check.expect(is_place(packets[at + i]), what);
+      for (const uint32_t word :
+           {LuBatchLoop::start, LuBatchLoop::result, LuBatchLoop::pivot, LuBatchLoop::side})
+        check.expect(is_place_or_none(packets[at + word]), what);
+      if (packets[at + LuBatchLoop::result] == kNoWord)
+        continue;
+      // What is read and written where a sum ends.
+      const bool has_pivot = packets[at + LuBatchLoop::pivot] != kNoWord;
+      const bool has_side = packets[at + LuBatchLoop::side] != kNoWord;
+      check.expect(factor ? !has_pivot || has_side : has_pivot, what);
+    }
+  };
+  check_packets(loop.factor, true, "factor");
+  check_packets(loop.forward, false, "forward");
+  check_packets(loop.backward, false, "backward");
+
+  const uint64_t n = t.size;
+  check.expect((n == 0) == loop.forward.empty(), "forward");
+  // Unknown i is i places behind the first one.
+  check.expect(n == 0 || (loop.forward[LuBatchLoop::start] != kNoWord &&
+                          loop.forward[LuBatchLoop::start] + n <= loop.numbers),
+               "forward");
+  check.expect(loop.row.size() == n, "row");
+  check.expect(loop.column.size() == n, "column");
+  check.expect(loop.row_scale.size() == n, "row_scale");
+  check.expect(loop.column_scale.size() == n, "column_scale");
+  check.expect_scale(loop.row_scale, n, "row_scale");
+  check.expect_scale(loop.column_scale, n, "column_scale");
+  for (uint64_t i = 0; i < n; ++i) {
+    check.expect(loop.row[i] < n, "row");
+    check.expect(loop.column[i] < n, "column");
+  }
+}
+
 } // namespace sparsertc::lu

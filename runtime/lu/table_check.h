@@ -3,6 +3,7 @@
 // matrix is the compiler's business.)
 #pragma once
 
+#include "ir/lu_batch_loop.h"
 #include "ir/lu_tables.h"
 #include "runtime/lu/gpu_plan.h"
 
@@ -21,5 +22,7 @@ void check_factor_flow(const LuDataflow& flow, const LuTables& tables, uint32_t 
 /// `block_warps` of the block that solves; 0 where there is none.
 void check_solve(const GpuFlows::Solve& solve, const LuTables& tables, bool transposed,
                  uint32_t warps, uint32_t block_warps, const std::string& name);
+/// For the loops of the CPU and of the GPU.
+void check_batch_loop(const LuBatchLoop& loop, const LuTables& tables, const std::string& name);
 
 } // namespace sparsertc::lu

@@ -1,7 +1,6 @@
 // The part of sparsertc.h about sparse LU.
+#include "runtime/plan/c_api_lu.h"
 #include "ir/error.h"
-#include "runtime/plan/c_api.h"
-#include "runtime/plan/c_guard.h"
 
 #include <fmt/format.h>
 
@@ -12,23 +11,6 @@
 using namespace sparsertc;
 
 namespace {
-
-LuAddress address_of(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer);
-}
-cuda::StreamHandle stream_of(void* stream) {
-  return static_cast<cuda::StreamHandle>(stream);
-}
-
-const LuPlan& required_plan(const sparsertc_lu* handle) {
-  return *required(handle, "lu").plan;
-}
-
-LuWorkspace required_workspace(const sparsertc_lu_workspace* workspace) {
-  const sparsertc_lu_workspace& given =
-      required_struct(workspace, "workspace", "sparsertc_lu_workspace");
-  return {address_of(given.memory), given.bytes};
-}
 
 LuSystem to_system(const sparsertc_lu_system& given) {
   if (given.right_sides < 0)
@@ -151,6 +133,7 @@ sparsertc_result sparsertc_lu_query(const sparsertc_lu* lu, sparsertc_lu_info* i
                  : plan.code() == Plan::Code::ptx ? SPARSERTC_CODE_PTX
                                                   : SPARSERTC_CODE_NONE;
     info->has_refinement = plan.can_refine();
+    info->has_batch = plan.has_batch();
   });
 }
 

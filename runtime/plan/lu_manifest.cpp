@@ -17,6 +17,7 @@ constexpr const char* kTypes[] = {"f32", "f64", "c64", "c128"};
 constexpr uint32_t kTypeBytes[] = {4, 8, 8, 16};
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kMostThreads = 1024;
+constexpr uint64_t kMostBatchNumbers = uint64_t{1} << 31;
 
 double real_number(const Reader& json, std::string_view key) {
   const Reader::Json& value = json.at(key, "a number");
@@ -85,6 +86,31 @@ Json to_json(const LuRefineKernels& kernels) {
   return json;
 }
 
+LuBatchKernels read_batch_kernels(const Reader& json) {
+  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
+    json.refuse("interface", std::to_string(kLuKernelInterface));
+  LuBatchKernels kernels;
+  kernels.factor = kernel_name(json, "factor");
+  kernels.solve = kernel_name(json, "solve");
+  kernels.looped = json.word("strategy", {"unrolled", "looped"}) == 1;
+  kernels.factor_threads = threads(json, "factor_threads");
+  kernels.solve_threads = threads(json, "solve_threads");
+  kernels.numbers = json.number("numbers", 1, kMostBatchNumbers);
+  return kernels;
+}
+
+Json to_json(const LuBatchKernels& kernels) {
+  Json json;
+  json["interface"] = kLuKernelInterface;
+  json["factor"] = kernels.factor;
+  json["solve"] = kernels.solve;
+  json["strategy"] = kernels.looped ? "looped" : "unrolled";
+  json["factor_threads"] = kernels.factor_threads;
+  json["solve_threads"] = kernels.solve_threads;
+  json["numbers"] = kernels.numbers;
+  return json;
+}
+
 Json to_json(const LuKernels& kernels) {
   Json json;
   json["interface"] = kLuKernelInterface;
@@ -146,6 +172,8 @@ std::string lu_manifest_json(const LuManifest& manifest) {
                       {"perturbations", manifest.chosen->perturbed}};
   json["kernels"] = manifest.kernels ? to_json(*manifest.kernels) : Json(nullptr);
   json["refinement"] = manifest.refinement ? to_json(*manifest.refinement) : Json(nullptr);
+  json["batch"] = manifest.batch;
+  json["batch_kernels"] = manifest.batch_kernels ? to_json(*manifest.batch_kernels) : Json(nullptr);
   return json.dump(2) + "\n";
 }
 
@@ -201,6 +229,13 @@ LuManifest parse_lu_manifest(const std::string& text, const std::string& name) {
     manifest.refinement = read_refinement(reader.object("refinement"));
   if (manifest.refinement && (!manifest.kernels || is_single(manifest.type)))
     reader.refuse("refinement", "null without kernels, or where the dtype is f32 or c64");
+  manifest.batch = reader.flag("batch");
+  if (manifest.batch && manifest.type != manifest.factor_type)
+    reader.refuse("batch", "false where the factors are of another type");
+  if (!reader.at("batch_kernels", "an object or null").is_null())
+    manifest.batch_kernels = read_batch_kernels(reader.object("batch_kernels"));
+  if (manifest.batch_kernels.has_value() != (manifest.batch && manifest.kernels.has_value()))
+    reader.refuse("batch_kernels", "kernels where there is a batch on a GPU, else null");
   return manifest;
 }
 

@@ -18,6 +18,10 @@ inline constexpr const char* kLuTransposedSection = "lu.solve_transposed";
 /// What precedes "cubin" and "ptx" in the names of the sections with the kernels of refinement.
 inline constexpr const char* kLuRefinePart = "lu.refine.";
 
+/// Tables of a batch, and what precedes the names of the sections with its kernels.
+inline constexpr const char* kLuBatchSection = "lu.batch";
+inline constexpr const char* kLuBatchPart = "lu.batch.";
+
 /// The type of numbers.
 enum class LuNumber : uint8_t { f32, f64, c64, c128 };
 const char* name_of(LuNumber type);
@@ -42,6 +46,15 @@ struct LuRefineKernels {
   std::string begin, update, residual, decide, end;
   uint32_t threads = 0; ///< of a block of each
 };
+/// The kernels of compiler/lower/lu_batch.h, or of lu_batch_loop.h.
+struct LuBatchKernels {
+  std::string factor, solve;
+  bool looped = false; ///< by the tables of the section; else straight-line code
+  uint32_t factor_threads = 0, solve_threads = 0; ///< of a block
+  uint64_t numbers = 0;                           ///< of an instance
+};
+/// Instances of a block.
+inline constexpr uint32_t kLuBatchInstances = 32;
 /// Of the manifest's kernels; grows when their parameters change, so that no others are launched.
 inline constexpr uint32_t kLuKernelInterface = 1;
 
@@ -67,6 +80,8 @@ struct LuManifest {
   std::optional<lu::FactorStatus> chosen;
   std::optional<LuKernels> kernels;
   std::optional<LuRefineKernels> refinement; ///< only beside the others
+  bool batch = false;                        ///< whether there are tables for batches
+  std::optional<LuBatchKernels> batch_kernels;
 };
 
 /// JSON text; the same manifest gives the same bytes.

@@ -1,6 +1,8 @@
 #include "runtime/plan/lu_plan.h"
 
+#include "ir/counted.h"
 #include "ir/error.h"
+#include "runtime/lu/host_batch_loops.h"
 #include "runtime/lu/monitor.h"
 #include "runtime/lu/table_bytes.h"
 #include "runtime/lu/table_check.h"
@@ -112,6 +114,12 @@ lu::GpuRefineCode code_of(const LuRefineKernels& kernels, const Bundle::Section&
   return code;
 }
 
+void check_threshold(double pivot_threshold) {
+  if (!(pivot_threshold >= 0 && pivot_threshold < 1))
+    throw UsageError(fmt::format("a pivot threshold of {}", pivot_threshold),
+                     "a number from 0, less than 1; 0 is the default");
+}
+
 void check_device(const LuManifest& manifest, const cuda::DeviceProperties& device,
                   const std::string& name) {
   const LuKernels& kernels = *manifest.kernels;
@@ -136,6 +144,10 @@ void check_device(const LuManifest& manifest, const cuda::DeviceProperties& devi
     check(kernels.block_solve, kernels.block_threads, kernels.block_shared_bytes);
   if (manifest.refinement)
     check(manifest.refinement->begin, manifest.refinement->threads, 0);
+  if (manifest.batch_kernels) {
+    check(manifest.batch_kernels->factor, manifest.batch_kernels->factor_threads, 0);
+    check(manifest.batch_kernels->solve, manifest.batch_kernels->solve_threads, 0);
+  }
 }
 
 } // namespace
@@ -149,6 +161,8 @@ LuPlan::LuPlan(std::shared_ptr<const ExecutionContext> context, const Bundle& bu
     load_gpu(bundle, name);
   else
     executor_ = make_lu_executor(tables_, pattern_, manifest_);
+  if (manifest_.batch)
+    load_batch(bundle, name);
 }
 
 LuPlan::~LuPlan() {
@@ -181,6 +195,36 @@ void LuPlan::load_gpu(const Bundle& bundle, const std::string& name) {
         *parts.plan);
   executor_ = make_lu_executor(gpu, std::move(parts), manifest_);
   code_ = image.name == "ptx" ? Plan::Code::ptx : Plan::Code::cubin;
+}
+
+void LuPlan::load_batch(const Bundle& bundle, const std::string& name) {
+  const std::string place = place_in(name, kLuBatchSection);
+  batch_loop_ = lu::parse_batch_loop(section(bundle, kLuBatchSection, name), place);
+  lu::check_batch_loop(batch_loop_, tables_, place);
+  if (!context_->gpu()) {
+    batch_ = make_lu_batch_executor(batch_loop_, manifest_);
+    return;
+  }
+  const cuda::Context& gpu = *context_->gpu();
+  const LuBatchKernels& kernels = *manifest_.batch_kernels;
+  if (kernels.looped && kernels.numbers != batch_loop_.numbers)
+    refuse(name, fmt::format("section {} is for {} numbers, the manifest says {}", kLuBatchSection,
+                             batch_loop_.numbers, kernels.numbers));
+  lu::GpuBatchCode code;
+  code.image = choose_code(bundle, manifest_.target, gpu.properties(), name, kLuBatchPart).bytes;
+  code.factor = kernels.factor.c_str();
+  code.solve = kernels.solve.c_str();
+  code.lanes = kLuBatchInstances;
+  code.factor_threads = kernels.factor_threads;
+  code.solve_threads = kernels.solve_threads;
+  code.numbers = kernels.numbers;
+  code.number_bytes = code.vector_bytes = bytes_of(manifest_.type);
+  code.not_finite_bit = lu::kBatchNotFinite;
+  gpu.make_current();
+  batch_ =
+      make_lu_batch_executor(gpu, std::make_unique<const lu::GpuBatchKernels>(
+                                      gpu, code, tables_, kernels.looped ? &batch_loop_ : nullptr));
+  batch_loop_ = {}; // copied to the GPU, or not needed there
 }
 
 uint64_t LuPlan::workspace_bytes(uint64_t right_sides) const {
@@ -232,9 +276,7 @@ void LuPlan::refactor(const LuWorkspace& workspace, LuAddress values, double piv
                       cuda::StreamHandle stream) const {
   check_workspace(workspace);
   check_numbers("values", values, manifest_.nnz);
-  if (!(pivot_threshold >= 0 && pivot_threshold < 1))
-    throw UsageError(fmt::format("a pivot threshold of {}", pivot_threshold),
-                     "a number from 0, less than 1; 0 is the default");
+  check_threshold(pivot_threshold);
   executor_->refactor(workspace, values, {pivot_threshold}, stream);
 }
 
@@ -302,6 +344,68 @@ std::vector<lu::RefineResult> LuPlan::refine_results(const LuWorkspace& memory,
                                                      cuda::StreamHandle stream) const {
   check_refinement(memory, right_sides);
   return executor_->refine_results(memory, right_sides, stream);
+}
+
+uint64_t LuPlan::batch_bytes(uint64_t instances) const {
+  if (!batch_)
+    throw UsageError("the bundle was compiled without batches", "compile it with --batch");
+  constexpr uint64_t kMost = uint64_t{1} << 31;
+  // A group of one instance takes no less than any other.
+  if (instances >= kMost || static_cast<double>(batch_->bytes(1)) * instances > 0x1p62)
+    throw UsageError(fmt::format("a batch of {} matrices", instances),
+                     "0 to 2^31 - 1 are possible, as far as memory can be addressed");
+  return batch_->bytes(instances);
+}
+
+void LuPlan::check_batch(const LuWorkspace& workspace, uint64_t instances) const {
+  const uint64_t needed = batch_bytes(instances);
+  if (instances == 0)
+    return;
+  if (workspace.memory == 0)
+    throw UsageError("the workspace is a null pointer",
+                     "give as much memory as sparsertc_lu_batch_size says");
+  if (workspace.memory % workspace_alignment() != 0)
+    throw UsageError(
+        fmt::format("the workspace is not aligned to {} bytes", workspace_alignment()));
+  if (workspace.bytes < needed)
+    throw UsageError(fmt::format("the workspace has {} bytes, {} need {}", workspace.bytes,
+                                 counted(instances, "instance"), needed));
+}
+
+void LuPlan::batch_refactor(const LuWorkspace& workspace, uint64_t instances, LuAddress values,
+                            double pivot_threshold, cuda::StreamHandle stream) const {
+  check_batch(workspace, instances);
+  check_numbers("values", values, manifest_.nnz * instances);
+  check_threshold(pivot_threshold);
+  if (instances > 0)
+    batch_->refactor(workspace.memory, instances, values, {pivot_threshold}, stream);
+}
+
+void LuPlan::batch_solve(const LuWorkspace& workspace, uint64_t instances, LuAddress b, LuAddress x,
+                         cuda::StreamHandle stream) const {
+  check_batch(workspace, instances);
+  const uint64_t count = manifest_.n * instances;
+  check_numbers("b", b, count);
+  check_numbers("x", x, count);
+  if (std::max(b, x) - std::min(b, x) < count * bytes_of(manifest_.type))
+    throw UsageError("b and x overlap", "the solutions of a batch need memory of their own");
+  if (instances > 0)
+    batch_->solve(workspace.memory, instances, b, x, stream);
+}
+
+std::vector<lu::BatchStatus> LuPlan::batch_status(const LuWorkspace& workspace, uint64_t instances,
+                                                  cuda::StreamHandle stream) const {
+  check_batch(workspace, instances);
+  std::vector<lu::BatchStatus> status;
+  if (instances == 0)
+    return status;
+  for (const uint32_t word : batch_->status_words(workspace.memory, instances, stream))
+    status.push_back({word & ~lu::kBatchNotFinite, (word & lu::kBatchNotFinite) == 0});
+  return status;
+}
+
+bool LuPlan::is_stale(const lu::BatchStatus& status) const {
+  return status.replaced > (manifest_.chosen ? manifest_.chosen->perturbed : 0);
 }
 
 LuStatus LuPlan::status(const LuWorkspace& workspace, cuda::StreamHandle stream) const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/plan/lu_batch_executor.h"
 #include "runtime/plan/lu_executor.h"
 #include "runtime/plan/plan.h"
 
@@ -38,7 +39,9 @@ public:
   const std::string& manifest_text() const { return manifest_text_; }
   const LuTables& tables() const { return tables_; }
   Plan::Code code() const { return code_; }
-  uint64_t table_bytes() const { return executor_->table_bytes(); }
+  uint64_t table_bytes() const {
+    return executor_->table_bytes() + (batch_ ? batch_->table_bytes() : 0);
+  }
 
   /// For a solve with so many right-hand sides at once; in smaller ones they go in turns.
   uint64_t workspace_bytes(uint64_t right_sides) const;
@@ -67,6 +70,21 @@ public:
   std::vector<lu::RefineResult> refine_results(const LuWorkspace& memory, uint64_t right_sides,
                                                cuda::StreamHandle stream) const;
 
+  /// Many matrices of the pattern at once, values[entry * instances + instance], right-hand sides
+  /// and solutions [row * instances + instance], in a workspace that needs no initialising. A
+  /// UsageError where the bundle has no code for that.
+  bool has_batch() const { return batch_ != nullptr; }
+  uint64_t batch_bytes(uint64_t instances) const;
+  void batch_refactor(const LuWorkspace& workspace, uint64_t instances, LuAddress values,
+                      double pivot_threshold, cuda::StreamHandle stream) const;
+  void batch_solve(const LuWorkspace& workspace, uint64_t instances, LuAddress b, LuAddress x,
+                   cuda::StreamHandle stream) const;
+  /// Waits and says how the last factorization of each instance went.
+  std::vector<lu::BatchStatus> batch_status(const LuWorkspace& workspace, uint64_t instances,
+                                            cuda::StreamHandle stream) const;
+  /// Whether more pivots were replaced than in the matrix for which they were chosen.
+  bool is_stale(const lu::BatchStatus& status) const;
+
   /// These wait for the stream. UsageError where nothing has been factorized in the workspace.
   LuStatus status(const LuWorkspace& workspace, cuda::StreamHandle stream) const;
   /// An estimate of the condition, and whether the matrix with these values, whose factors the
@@ -81,7 +99,9 @@ public:
 
 private:
   void load_gpu(const Bundle& bundle, const std::string& name);
+  void load_batch(const Bundle& bundle, const std::string& name);
   void check_workspace(const LuWorkspace& workspace) const;
+  void check_batch(const LuWorkspace& workspace, uint64_t instances) const;
   void check_numbers(const char* what, LuAddress address, uint64_t count) const;
   void check_system(const LuSystem& system) const;
   void check_has_room(const LuWorkspace& workspace) const;
@@ -94,6 +114,8 @@ private:
   lu::MatrixPattern pattern_; ///< of A
   Plan::Code code_ = Plan::Code::none;
   std::unique_ptr<LuExecutor> executor_;
+  LuBatchLoop batch_loop_;                 ///< of the host's batches
+  std::unique_ptr<LuBatchExecutor> batch_; ///< null where there are none
 };
 
 } // namespace sparsertc

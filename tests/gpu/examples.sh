@@ -4,7 +4,7 @@
 #   bash examples.sh COMMAND FOLDER LAYER.npy.gz TARGET N NETWORK.json [DATA]
 #
 # COMMAND  the sparsertc command
-# FOLDER   has engine, engine_network, engine_tune, lu_engine, engine.py, mobilenet.py,
+# FOLDER   has engine, engine_network, engine_tune, lu_batch, lu_engine, engine.py, mobilenet.py,
 #          libsparsertc_runtime.so and libsparsertc.so
 # TARGET   what to compile for: native, sm_80, ...
 # N        columns
@@ -59,6 +59,9 @@ fi
 # The bundle is there now, and the context without a GPU takes it, too.
 SPARSERTC_LIBCUDA=/nonexistent "$folder/lu_engine" "${SPARSERTC_EXAMPLE_LU_WIDTH:-48}" 3 \
   "$work/plate.srtc"
+# Many matrices of one pattern at once.
+"$folder/lu_batch" "${SPARSERTC_EXAMPLE_LU_WIDTH:-40}" "${SPARSERTC_EXAMPLE_LU_RODS:-4096}"
+SPARSERTC_LIBCUDA=/nonexistent "$folder/lu_batch" 40 64
 
 if ! command -v python3 >/dev/null; then
   echo "SKIPPED: engine.py: no python3"

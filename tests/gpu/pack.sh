@@ -39,7 +39,7 @@ cmake -S "$root" --preset portable -B "$build" -DSPARSERTC_TESTS=ON >/dev/null
 targets=(gpu_tests bench_lu_gpu bench_lu_batch_gpu bench_lu_symbolic_gpu bench_newton_gpu)
 # What this tree does not build is left out.
 known="$(cmake --build "$build" --target help)"
-for target in sparsertc engine engine_network engine_tune lu_engine; do
+for target in sparsertc engine engine_network engine_tune lu_batch lu_engine; do
   if grep -q "^$target:" <<<"$known"; then
     targets+=("$target")
   fi

@@ -10,7 +10,9 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -191,6 +193,75 @@ TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize
           CHECK(session.solve_refined(a, b, 5, transposed, !transposed, 20, kTarget) == x);
         }
       }
+}
+
+TEST_CASE("lu api: batches, the bits of the host", "[sanitize]") {
+  if (!needs_gpu())
+    return;
+  Random random(test_seed(76));
+  const GpuContext there;
+  sparsertc_context* host = nullptr;
+  require_ok(sparsertc_context_create(-1, &host));
+  constexpr uint64_t kInstances = 75; // not a whole number of groups
+  constexpr uint64_t kRows = 60, kBad = 7;
+  for (const uint64_t budget : {uint64_t{300000}, uint64_t{0}})
+    for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::f32}) {
+      CAPTURE(budget, static_cast<int>(precision));
+      Matrix a = safe_matrix(random_square(random, kRows, 3), random);
+      LuBundleChoice choice = native_choice();
+      choice.precision = precision;
+      choice.batch = true;
+      choice.batch_budget = budget;
+      const std::vector<uint8_t> bundle = serialize(lu_bundle(a, choice));
+      const bool single = precision == LuPrecision::f32;
+      const uint32_t element = single ? sizeof(float) : sizeof(double);
+      const auto put = [&](std::vector<uint8_t>& to, uint64_t place, double value) {
+        const float narrow = static_cast<float>(value);
+        std::memcpy(to.data() + place * element,
+                    single ? static_cast<const void*>(&narrow) : static_cast<const void*>(&value),
+                    element);
+      };
+      std::vector<uint8_t> values(a.pattern.nnz() * kInstances * element),
+          right(kRows * kInstances * element);
+      for (uint64_t s = 0; s < kInstances; ++s) {
+        replace_values(a, random);
+        for (uint64_t p = 0; p < a.pattern.nnz(); ++p)
+          put(values, p * kInstances + s, s == kBad && p == 3 ? std::nan("") : a.values[p]);
+        for (uint64_t i = 0; i < kRows; ++i)
+          put(right, i * kInstances + s, random.symmetric());
+      }
+      std::vector<uint8_t> found[2];
+      for (const bool on_host : {true, false}) {
+        const sparsertc_context* const context = on_host ? host : there.context;
+        sparsertc_lu* made = nullptr;
+        require_ok(sparsertc_lu_create(context, bundle.data(), bundle.size(), &made));
+        const LuHandle lu(made);
+        uint64_t bytes = 0;
+        require_ok(sparsertc_lu_batch_size(lu.get(), kInstances, &bytes));
+        const LuMemory memory(context, on_host, bytes), given(context, on_host, values.size()),
+            b(context, on_host, right.size()), x(context, on_host, right.size());
+        given.write(values);
+        b.write(right);
+        const sparsertc_lu_workspace workspace = {sizeof workspace, memory.address, bytes};
+        const sparsertc_lu_batch_matrices matrices = {sizeof matrices, kInstances, given.address,
+                                                      0};
+        const sparsertc_lu_batch_systems systems = {sizeof systems, kInstances, b.address,
+                                                    x.address};
+        require_ok(sparsertc_lu_batch_refactor(lu.get(), &matrices, &workspace, nullptr));
+        require_ok(sparsertc_lu_batch_solve(lu.get(), &systems, &workspace, nullptr));
+        std::vector<uint32_t> outcomes(kInstances, 99);
+        require_ok(sparsertc_lu_batch_status(lu.get(), &workspace, nullptr, kInstances,
+                                             outcomes.data(), nullptr));
+        for (uint64_t s = 0; s < kInstances; ++s)
+          CHECK(outcomes[s] == (s == kBad ? SPARSERTC_OUTCOME_NOT_FINITE : SPARSERTC_OUTCOME_OK));
+        std::vector<uint8_t>& result = found[on_host ? 0 : 1];
+        result = x.read();
+        for (uint64_t i = 0; i < kRows; ++i) // which NaN it is may differ
+          put(result, i * kInstances + kBad, 0);
+      }
+      CHECK(found[0] == found[1]);
+    }
+  sparsertc_context_destroy(host);
 }
 
 TEST_CASE("lu api: streams and threads with workspaces of their own") {

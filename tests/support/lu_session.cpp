@@ -91,6 +91,8 @@ Bundle lu_bundle(const Matrix& matrix, const LuBundleChoice& choice) {
   options.multiprocessors = choice.multiprocessors;
   options.solve = choice.solve;
   options.transposed = choice.transposed;
+  options.batch = choice.batch;
+  options.batch_budget = choice.batch_budget;
   return compile_lu(matrix, options);
 }
 

@@ -27,6 +27,8 @@ struct LuBundleChoice {
   uint32_t multiprocessors = 1;
   LuGpuSolve solve = LuGpuSolve::automatic;
   bool transposed = true;
+  bool batch = false;
+  uint64_t batch_budget = 300000;
 };
 Bundle lu_bundle(const Matrix& matrix, const LuBundleChoice& choice = {});
 

@@ -41,6 +41,8 @@ size_t c_size_of_lu_system(void);
 size_t c_size_of_lu_factor_status(void);
 size_t c_size_of_lu_assessment(void);
 size_t c_size_of_lu_refinement(void);
+size_t c_size_of_lu_batch_matrices(void);
+size_t c_size_of_lu_batch_systems(void);
 
 size_t c_size_of_lu_info(void) {
   return sizeof(sparsertc_lu_info);
@@ -65,4 +67,10 @@ size_t c_size_of_lu_assessment(void) {
 }
 size_t c_size_of_lu_refinement(void) {
   return sizeof(sparsertc_lu_refinement);
+}
+size_t c_size_of_lu_batch_matrices(void) {
+  return sizeof(sparsertc_lu_batch_matrices);
+}
+size_t c_size_of_lu_batch_systems(void) {
+  return sizeof(sparsertc_lu_batch_systems);
 }

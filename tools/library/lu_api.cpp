@@ -25,6 +25,8 @@ struct LuWords {
   uint32_t multiprocessors = 0;
   double pivot_threshold = 0;
   bool transposed = true;
+  bool batch = false;
+  uint64_t batch_budget = LuCompileOptions().batch_budget;
   unsigned jobs = 0;
 };
 
@@ -46,18 +48,22 @@ double parse_threshold(const std::string& text) {
 
 LuWords parse_lu_words(const char* text) {
   const std::vector<std::string> known = {
-      "numbers",         "matching",        "order", "blocks",    "target",
-      "multiprocessors", "pivot-threshold", "jobs",  "assembler", "no-transposed"};
+      "numbers",         "matching", "order",     "blocks",        "target", "multiprocessors",
+      "pivot-threshold", "jobs",     "assembler", "no-transposed", "batch",  "batch-budget"};
   LuWords words;
   for (const auto& [name, given] : split_words(text ? text : "")) {
     choose_word("words", name, known);
-    const bool is_flag = name == "no-transposed";
+    const bool is_flag = name == "no-transposed" || name == "batch";
     if (is_flag == given.has_value())
       throw UsageError(is_flag ? fmt::format("{}: a flag has no value", name)
                                : fmt::format("{}: a value is missing", name));
     const std::string value = given.value_or("");
-    if (is_flag)
+    if (name == "no-transposed")
       words.transposed = false;
+    else if (name == "batch")
+      words.batch = true;
+    else if (name == "batch-budget")
+      words.batch_budget = parse_number(name, value);
     else if (name == "numbers")
       words.numbers = value;
     else if (name == "matching")
@@ -109,6 +115,8 @@ sparsertc_result sparsertc_compiler_lu(const sparsertc_matrix* matrix,
         options.multiprocessors = words.multiprocessors;
         options.pivot_threshold = words.pivot_threshold;
         options.transposed = words.transposed;
+        options.batch = words.batch;
+        options.batch_budget = words.batch_budget;
         options.analysis = to_analysis_options(words.lu);
         options.analysis.rows = to_permutation(chosen.rows, a.pattern.rows);
         options.analysis.columns = to_permutation(chosen.columns, a.pattern.columns);

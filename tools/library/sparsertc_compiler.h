@@ -129,6 +129,8 @@ typedef struct sparsertc_lu_choices {
    *   multiprocessors=N     that the work is dealt to; the GPU must not have fewer (of
    *                         sparsertc_context_info; 0, the default: of the target's common GPUs)
    *   no-transposed         flag: no tables for A^T X = B
+   *   batch                 flag: also for sparsertc_lu_batch_refactor
+   *   batch-budget=N        up to so many multiply-adds its code is unrolled; above by tables
    *   jobs=N  assembler=auto|ptxas|nvjitlink|driver|none */
   const char* words;
   /* The caller's own order, or null: row i of L U is row rows[i] of A, with `columns` likewise.
