@@ -98,7 +98,7 @@ struct Candidate {
   bool is_streamed = false;
   uint32_t cluster = 1;
   bool is_compressed = false;
-  bool is_bitmap = false; ///< whose layers are not sampled either
+  bool is_bitmap = false;
   uint32_t panel_rows = 0; ///< of the panels strategy, whose layers are not sampled
 
   /// Of K, over the blocks of a cluster.

@@ -11,6 +11,7 @@
 #                 else none
 #
 # There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE,
+# bash FOLDER/bench_decode.sh products of few columns, cold,
 # bash FOLDER/bench_conv.sh convolutions beside cuDNN (through PyTorch, where that is there),
 # bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along),
 # bash FOLDER/bench_lu_symbolic.sh patterns and levels beside the CPU's methods.
@@ -80,7 +81,7 @@ else
 fi
 
 mkdir -p "$folder"
-for file in run.sh bench.sh bench_conv.sh bench_conv.py bench_lu.sh bench_lu_symbolic.sh; do
+for file in run.sh bench.sh bench_decode.sh bench_conv.sh bench_conv.py bench_lu.sh bench_lu_symbolic.sh; do
   cp "$root/tests/gpu/$file" "$folder/"
 done
 XZ_OPT="-6 -T0" tar -cJf "$folder/sparsertc-gpu.tar.xz" --sort=name --owner=0 --group=0 \
