@@ -1,5 +1,6 @@
 #include "compiler/manifest.h"
 
+#include "compiler/inspect/dense_schedule.h"
 #include "ir/values_digest.h"
 
 #include <nlohmann/json.hpp>
@@ -147,6 +148,10 @@ std::string manifest_json(const PipelineResult& result, const PipelineOptions& o
 
   json["strategy"] = name_of(schedule.tile.strategy);
   json["tile"] = to_string(schedule.tile);
+  if (schedule.tile.dense)
+    json["dense"] = {{"code", name_of(*schedule.tile.dense)},
+                     {"array", kDenseSymbol},
+                     {"leading", dense_array(schedule).leading}};
   json["max_registers"] = options.max_registers;
   json["tiles"] = schedule.tile_count();
   json["pattern_digest"] = result.pattern_digest;

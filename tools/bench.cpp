@@ -4,6 +4,7 @@
 #include "ir/error.h"
 #include "tools/bench_cases.h"
 #include "tools/bench_gpu.h"
+#include "tools/bench_regimes.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/peers.h"
@@ -36,7 +37,7 @@ struct BenchOptions {
   std::string conv;
   std::string columns;
   std::string type = "f32", precision = "full", nonfinite = "exact";
-  bool cold = false;
+  bool cold = false, regimes = false;
   std::vector<std::string> shapes;
   std::vector<std::string> tiles;
   std::string candidates;
@@ -390,6 +391,13 @@ int bench_on_gpu(const BenchOptions& options) {
   gpu.csv = options.csv;
   gpu.trials = options.trials;
   gpu.plot = options.plot;
+  if (options.regimes) {
+    if (gpu.convolutions || gpu.cold || !options.tiles.empty() || !options.candidates.empty() ||
+        !options.trials.empty())
+      throw UsageError("--regimes takes products of matrices and the compiler's own tiles, warm",
+                       "leave --op, --cold, --tile, --candidates and --trials out");
+    return bench_regimes(gpu);
+  }
   return bench_gpu(gpu);
 }
 
@@ -407,8 +415,9 @@ int bench(const BenchOptions& options) {
       throw UsageError(fmt::format("--levels: {} is no percentage", level));
   if (on_gpu)
     return bench_on_gpu(options);
-  if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty())
-    throw UsageError("several --tile, --candidates and --plot are for --device=gpu");
+  if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty() ||
+      options.regimes)
+    throw UsageError("several --tile, --candidates, --plot and --regimes are for --device=gpu");
   if (options.cold || options.type != "f32" || options.precision != "full" ||
       options.nonfinite != "exact")
     throw UsageError(
@@ -507,7 +516,11 @@ Command add_bench_command(CLI::App& application) {
   parser->add_option("--trials", options->trials,
                      "GPU: write every candidate that was tried as CSV, with predicted and "
                      "measured time");
-  parser->add_option("--plot", options->plot, "GPU: write the speed-ups over sparsity as SVG, too");
+  parser->add_option("--plot", options->plot,
+                     "GPU: write the speed-ups over sparsity as SVG, too; --regimes: the fastest "
+                     "strategy over zeros and columns");
+  parser->add_flag("--regimes", options->regimes,
+                   "GPU: each strategy with the compiler's own tile, beside its predicted time");
   declare(*parser, options->report);
   declare(*parser, options->jobs);
   parser->footer("Examples:\n"
@@ -518,6 +531,8 @@ Command add_bench_command(CLI::App& application) {
                  "--plot=gpu.svg\n"
                  "  sparsertc bench --device=gpu --op=conv2d filters.npy "
                  "--conv=N=8,H=28,W=28,pad=1\n"
+                 "  sparsertc bench --device=gpu --regimes --nonfinite=dense --levels=50,80,90,98 "
+                 "--shapes=1024x1024x8,1024x1024x1024 --plot=regimes.svg\n"
                  "  sparsertc bench --device=gpu layer.smtx -n 2048 "
                  "--tile=rows=32,warps=8,registers=128");
   return {parser, [options] { return bench(*options); }};

@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "runtime/driver/launcher.h"
 #include "runtime/tune/machine.h"
+#include "tools/dense_call.h"
 #include "tools/gpu.h"
 #include "tools/spmm_check.h"
 
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 namespace sparsertc {
@@ -69,6 +71,7 @@ Matrix sample_rows(const Matrix& matrix, uint32_t step) {
 /// A candidate's cubin and, once it has been timed, what was loaded of it.
 struct GpuLayer::Code : tune::CandidateCode {
   SpmmTile tile;
+  SpmmSchedule schedule; ///< of the dense strategy
   std::vector<KernelManifest> kernels;
   std::vector<uint8_t> cubin;
   /// How often each block runs: a sample's blocks stand for those of the whole; what its time is
@@ -83,9 +86,13 @@ struct GpuLayer::Code : tune::CandidateCode {
   };
   // The measuring thread's alone.
   mutable std::vector<Kernel> loaded;
+  mutable std::unique_ptr<DenseCall> dense; ///< then nothing else is loaded
+  mutable std::function<void(const cuda::Stream&)> enqueue_dense;
   mutable std::unique_ptr<tune::GraphReplay> replay;
 
   void enqueue(const cuda::Stream& stream) const {
+    if (dense)
+      enqueue_dense(stream);
     for (const Kernel& kernel : loaded)
       kernel.launcher->launch(kernel.arguments, stream);
   }
@@ -120,6 +127,13 @@ tune::Layer GpuLayer::shape() const {
   layer.allows_panels = problem_.nonfinite == Nonfinite::dense && problem_.half_terms == 0 &&
                         problem_.type != DataType::f64 && schedule.problem.columns &&
                         !schedule.problem.convolution;
+  const Epilogue& epilogue = problem_.epilogue;
+  layer.allows_dense = problem_.nonfinite == Nonfinite::dense && problem_.half_terms == 0 &&
+                       schedule.problem.columns && !schedule.problem.convolution;
+  layer.allows_dense_library =
+      layer.allows_dense && !epilogue.bias &&
+      (epilogue.activation == Activation::none || epilogue.activation == Activation::relu);
+  layer.is_tf32 = problem_.type == DataType::f32 && problem_.precision == Precision::tf32;
   if (!schedule.problem.convolution) // a product of matrices, perhaps after all
     return layer;
   const Convolution& c = *schedule.problem.convolution;
@@ -179,6 +193,8 @@ std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate&
   code->tile = compiled.schedule.tile;
   code->copies = 1u << sample;
   code->correction = tune::sample_correction(candidate, code->copies);
+  if (code->tile.dense)
+    code->schedule = compiled.schedule;
   code->kernels = std::move(compiled.lowered.kernels);
   AssembleRequest request;
   request.units = compiled.units;
@@ -209,8 +225,17 @@ std::shared_ptr<const tune::CandidateCode> GpuLayer::make(const tune::Candidate&
 }
 
 void GpuLayer::load(const Code& code) const {
-  if (!code.loaded.empty())
+  if (!code.loaded.empty() || code.dense)
     return;
+  if (code.tile.dense) {
+    std::string refused; // our own kernel takes part then
+    code.dense = DenseCall::make(gpu_, code.cubin, code.schedule, refused);
+    code.enqueue_dense = [this, &code](const cuda::Stream& stream) {
+      code.dense->enqueue(b_.address(), c_.address(), residual_.address(), stream);
+    };
+    if (code.dense)
+      return;
+  }
   const OperandAddresses addresses = {as_pointer(b_), as_pointer(c_), as_pointer(bias_),
                                       as_pointer(residual_)};
   for (const KernelManifest& kernel : code.kernels) {

@@ -1,5 +1,8 @@
 #include "tools/gpu.h"
 
+#include "runtime/tune/graph_replay.h"
+#include "tools/dense_call.h"
+
 #include <chrono>
 #include <cstring>
 
@@ -28,7 +31,7 @@ std::vector<uint64_t> packed(const std::vector<KernelArgument>& arguments) {
 
 } // namespace
 
-GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image,
+GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image, const SpmmSchedule& schedule,
                   const std::vector<KernelManifest>& kernels, const SpmmBuffers& buffers,
                   uint32_t columns, unsigned samples) {
   const cuda::Stream stream(gpu);
@@ -42,6 +45,19 @@ GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image,
                                       as_pointer(bias.address()), as_pointer(residual.address())};
 
   GpuRun run;
+  const std::span<const uint8_t> code(reinterpret_cast<const uint8_t*>(image.data()), image.size());
+  const auto begin = std::chrono::steady_clock::now();
+  if (const std::unique_ptr<DenseCall> dense =
+          DenseCall::make(gpu, code, schedule, run.library_refusal)) {
+    const std::chrono::duration<double, std::micro> load = std::chrono::steady_clock::now() - begin;
+    run.load_us = load.count();
+    const tune::GraphReplay replay(
+        gpu, stream, [&] { dense->enqueue(b.address(), c.address(), residual.address(), stream); });
+    const tune::Timing timing = replay.time(samples);
+    run.timing = {timing.median_us, timing.minimum_us, timing.maximum_us, samples};
+    c.download(bytes_of(buffers.c), stream);
+    return run;
+  }
   for (const KernelManifest& kernel : kernels) {
     cuda::LaunchShape shape;
     shape.grid[0] = static_cast<uint32_t>(kernel.grid_x(columns));
@@ -53,8 +69,7 @@ GpuRun run_on_gpu(const cuda::Context& gpu, const std::string& image,
     const std::vector<uint64_t> arguments =
         packed(arguments_of(kernel, addresses, columns, buffers.ldb, buffers.ldc));
     const auto start = std::chrono::steady_clock::now();
-    const cuda::Launcher launcher(
-        gpu, {reinterpret_cast<const uint8_t*>(image.data()), image.size()}, kernel.entry, shape);
+    const cuda::Launcher launcher(gpu, code, kernel.entry, shape);
     const std::chrono::duration<double, std::micro> load = std::chrono::steady_clock::now() - start;
     run.load_us += load.count();
     launcher.launch(arguments, stream);

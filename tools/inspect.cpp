@@ -1,4 +1,5 @@
 // sparsertc inspect: what is in a pattern, and what each strategy would make of it.
+#include "compiler/inspect/spmm_cost.h"
 #include "compiler/inspect/spy_plot.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
@@ -7,13 +8,13 @@
 #include "tools/inspect_network.h"
 #include "tools/network_options.h"
 #include "tools/options.h"
+#include "tools/regimes.h"
 #include "tools/session.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 namespace sparsertc {
@@ -34,13 +35,6 @@ struct InspectOptions {
   std::string save_placement;
 };
 
-/// One strategy's schedule, or why there is none.
-struct Plan {
-  Strategy strategy = Strategy::unrolled;
-  SpmmSchedule schedule;
-  std::string refused;
-};
-
 /// How long the columns are, which the pattern's statistics leave out.
 struct ColumnLengths {
   uint64_t minimum = 0;
@@ -59,26 +53,6 @@ ColumnLengths column_lengths(const Pattern& pattern) {
   lengths.maximum = *std::max_element(length.begin(), length.end());
   lengths.mean = static_cast<double>(pattern.nnz()) / pattern.columns;
   return lengths;
-}
-
-std::vector<Plan> plan_strategies(const Matrix& weights, const SpmmProblem& problem,
-                                  const PipelineOptions& pipeline) {
-  std::vector<Plan> plans;
-  for (Strategy strategy : {Strategy::unrolled, Strategy::streamed, Strategy::compressed,
-                            Strategy::panels, Strategy::bitmap}) {
-    Plan plan;
-    plan.strategy = strategy;
-    SpmmTileChoice choice = pipeline.tile;
-    choice.strategy = strategy;
-    try {
-      plan.schedule = schedule_spmm(weights, problem, pipeline.target, choice,
-                                    std::numeric_limits<uint64_t>::max());
-    } catch (const UsageError& error) {
-      plan.refused = error.what();
-    }
-    plans.push_back(std::move(plan));
-  }
-  return plans;
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -138,7 +112,7 @@ Json convolution_json(const SpmmSchedule& schedule) {
 }
 
 Json to_json(const PipelineResult& result, const PatternStatistics& statistics,
-             const ColumnLengths& columns, const std::vector<Plan>& plans) {
+             const ColumnLengths& columns, const std::vector<StrategyPlan>& plans) {
   Json json;
   json["input"] = result.weights.name;
   json["stored_dtype"] = to_string(result.weights.stored);
@@ -163,10 +137,14 @@ Json to_json(const PipelineResult& result, const PatternStatistics& statistics,
   if (result.schedule.request.convolution)
     json["convolution"] = convolution_json(result.schedule);
   json["strategies"] = Json::array();
-  for (const Plan& plan : plans)
+  for (const StrategyPlan& plan : plans) {
     json["strategies"].push_back(plan.refused.empty() ? to_json(plan.schedule)
                                                       : Json{{"strategy", name_of(plan.strategy)},
                                                              {"refused", plan.refused}});
+    if (plan.us)
+      json["strategies"].back()["predicted_us"] = *plan.us;
+  }
+  add_regimes(json, result.weights.pattern, plans);
   json["chosen"] = to_json(result.schedule);
   json["remarks"] = result.schedule.remarks;
   return json;
@@ -251,7 +229,7 @@ std::string describe_bitmap(const SpmmSchedule& schedule, const PatternStatistic
 }
 
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
-                    const ColumnLengths& columns, const std::vector<Plan>& plans,
+                    const ColumnLengths& columns, const std::vector<StrategyPlan>& plans,
                     const InspectOptions& options) {
   std::string text =
       fmt::format("{}: {} x {}, {} non-zeros, {:.2f} % zeros, values {}\n", result.weights.name,
@@ -267,19 +245,20 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
     text += describe_convolution(result.schedule);
   text += fmt::format("pattern: {}\n\n", result.pattern_digest);
   text += draw_histogram(statistics.row_length_histogram);
-  text +=
-      fmt::format("\n{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8}\n", "strategy", "tiles",
-                  "multiply-adds", "loads", "instructions", "code bytes", "data bytes", "balance");
-  for (const Plan& plan : plans) {
+  text += fmt::format("\n{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8} {:>12}\n", "strategy",
+                      "tiles", "multiply-adds", "loads", "instructions", "code bytes", "data bytes",
+                      "balance", "predicted us");
+  for (const StrategyPlan& plan : plans) {
     if (!plan.refused.empty()) {
       text += fmt::format("{:<10} {}\n", name_of(plan.strategy), plan.refused);
       continue;
     }
     const SpmmPrediction& predicted = plan.schedule.prediction;
-    text += fmt::format("{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8.3f}\n",
+    text += fmt::format("{:<10} {:>7} {:>13} {:>9} {:>12} {:>12} {:>12} {:>8.3f} {:>12}\n",
                         name_of(plan.strategy), plan.schedule.tile_count(), predicted.multiply_adds,
                         predicted.loads, predicted.instructions, predicted.code_bytes,
-                        predicted.data_bytes, predicted.balance);
+                        predicted.data_bytes, predicted.balance,
+                        plan.us ? fmt::format("{:.2f}", *plan.us) : "-");
     if (plan.strategy == Strategy::panels)
       text +=
           fmt::format("  panels:  {} step{} of {} columns each, {:.3f} of the columns of A\n",
@@ -290,6 +269,7 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
     if (plan.strategy == Strategy::bitmap)
       text += describe_bitmap(plan.schedule, statistics);
   }
+  text += describe_regimes(result.weights.pattern, plans);
   text += fmt::format("\nchosen for {}: {}\n", result.schedule.target.name,
                       to_string(result.schedule.tile));
   if (result.schedule.remarks.empty() && !options.schedule.tile.empty())
@@ -339,8 +319,8 @@ int inspect(const InspectOptions& options) {
   const ReadOptions read = to_read_options(options.input);
   PipelineResult result =
       compile_spmm([&] { return read_matrix(options.input.path, read); }, pipeline);
-  const std::vector<Plan> plans =
-      plan_strategies(result.weights, result.schedule.request, pipeline);
+  const std::vector<StrategyPlan> plans =
+      plan_strategies(result.weights, result.schedule.request, pipeline.target, pipeline.tile);
   const PatternStatistics statistics = statistics_of(result.weights.pattern);
   const ColumnLengths columns = column_lengths(result.weights.pattern);
   stop_if_interrupted();

@@ -225,8 +225,11 @@ int run(const RunOptions& options) {
   RunReport report;
   progress.show("sparsertc: running ...");
   if (gpu) {
-    const GpuRun gpu_run = run_on_gpu(*gpu, compiled.artefact, compiled.lowered.kernels, buffers,
-                                      operands.n, options.repeat);
+    const GpuRun gpu_run =
+        run_on_gpu(*gpu, compiled.artefact, compiled.schedule, compiled.lowered.kernels, buffers,
+                   operands.n, options.repeat);
+    if (!gpu_run.library_refusal.empty())
+      fmt::print(stderr, "sparsertc: our own dense kernel runs: {}\n", gpu_run.library_refusal);
     const cuda::LaunchTiming& timing = gpu_run.timing;
     compiled.times.push_back({"load", gpu_run.load_us});
     report.device = gpu->properties().name;

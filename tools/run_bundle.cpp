@@ -100,7 +100,7 @@ public:
       : plan_(plan), gpu_(plan.context().require_gpu("running a bundle")), buffers_(buffers),
         stream_(gpu_), b_(gpu_, buffers.b.size()), c_(gpu_, buffers.c.size()),
         bias_(gpu_, buffers.bias.size()), residual_(gpu_, buffers.residual.size()),
-        workspace_(gpu_, Plan::kWorkspaceBytes) {
+        workspace_(gpu_, plan_.workspace_bytes()) {
     b_.upload(bytes_of(buffers.b), stream_);
     c_.upload(bytes_of(buffers.c), stream_);
     bias_.upload(bytes_of(buffers.bias), stream_);
@@ -209,6 +209,8 @@ int run_bundle(const BundleRun& run) {
   const auto start = std::chrono::steady_clock::now();
   const Plan plan(context, std::move(bundle), run.path);
   const std::chrono::duration<double, std::micro> load = std::chrono::steady_clock::now() - start;
+  if (!plan.library_refusal().empty())
+    fmt::print(stderr, "sparsertc: our own dense kernel runs: {}\n", plan.library_refusal());
   const tune::Timing timing = Execution(plan, buffers, operands).run(run.repeat);
   const std::vector<double> result = read_back(buffers, operands, problem);
   stop_if_interrupted();
@@ -216,8 +218,9 @@ int run_bundle(const BundleRun& run) {
   std::optional<CheckResult> check;
   if (run.check) {
     TaskPool pool(run.jobs);
-    SpmmTile tile; // of which the bound needs the number of parts alone
+    SpmmTile tile; // of which the bound needs the strategy and the number of parts
     const SpmmTileChoice words = parse_tile_choice(manifest.tile);
+    tile.strategy = words.strategy.value_or(Strategy::unrolled);
     tile.splitk = words.splitk.value_or(1);
     tile.cluster = words.cluster.value_or(1);
     check = check_spmm(weights, problem, tile, operands, result, pool);

@@ -11,6 +11,8 @@
 namespace sparsertc {
 namespace {
 
+/// Of K, whose sums a dense library adds up.
+constexpr double kMostDenseParts = 32;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// What the bound needs to know of a floating-point type.
@@ -161,8 +163,12 @@ private:
     PanelError panel;
     if (on_tensor_cores())
       panel = panel_error(problem_, entries, largest_[row]);
+    if (is_dense() && problem_.type == DataType::f32) // the low bits of both factors are cut off
+      panel.operands = 0x1p-9 + 0x1p-20;
     double terms =
         (on_tensor_cores() ? panel.terms - 1 : static_cast<double>(entries) + 2) + tile_.parts();
+    if (is_dense()) // a library may add up as many parts of K
+      terms += kMostDenseParts;
     if (problem_.epilogue.bias) {
       sum += operands_.bias[row];
       magnitude += std::fabs(operands_.bias[row]);
@@ -184,7 +190,7 @@ private:
 
     const double error = static_cast<double>(std::fabs(Real(found) - expected));
     double ratio;
-    if (on_tensor_cores() && !std::isfinite(found) && !column_is_finite(column)) {
+    if ((on_tensor_cores() || is_dense()) && !std::isfinite(found) && !column_is_finite(column)) {
       ratio = 0;
     } else if (std::isnan(expected) || std::isnan(found)) {
       // NaN where NaN is due. A sum of magnitudes that is infinite for finite operands, and NaN
@@ -254,8 +260,14 @@ private:
     return bound;
   }
 
+  /// Zeros of A are terms that lose nothing; of a chain as of a tree.
+  bool is_dense() const { return tile_.strategy == Strategy::dense; }
   bool on_tensor_cores() const {
-    return tile_.strategy == Strategy::panels || tile_.strategy == Strategy::bitmap;
+    const bool is_tf32 =
+        problem_.type == DataType::f32 && problem_.precision == sparsertc::Precision::tf32;
+    return tile_.strategy == Strategy::panels || tile_.strategy == Strategy::bitmap ||
+           (is_dense() &&
+            (is_tf32 || problem_.type == DataType::f16 || problem_.type == DataType::bf16));
   }
   /// Of B.
   bool column_is_finite(uint32_t column) const {

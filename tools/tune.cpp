@@ -8,13 +8,16 @@
 #include "tools/gpu.h"
 #include "tools/gpu_peers.h"
 #include "tools/options.h"
+#include "tools/regimes.h"
 #include "tools/session.h"
 #include "tools/tuning.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
 
 namespace sparsertc {
 namespace {
@@ -58,6 +61,31 @@ void print_record(const tune::Record& record, const CandidateFacts& facts) {
     fmt::print("  {:<14} {:.2f} us, {:.2f} times ours{}\n", rival.name, rival.time_us,
                rival.time_us / record.warm.median_us,
                rival.time_us < record.warm.median_us ? ": faster" : "");
+}
+
+/// The best time of each strategy that was tried, and what the model says of them all.
+void print_strategies(const GpuLayer& layer, const tune::SearchResult& found,
+                      const tune::Record& record) {
+  std::map<Strategy, double> best;
+  for (const tune::Trial& trial : found.trials) {
+    const std::optional<Strategy> strategy = parse_tile_choice(trial.candidate.words).strategy;
+    if (!strategy || !trial.refused.empty() || trial.time_us <= 0)
+      continue;
+    const auto [at, is_new] = best.emplace(*strategy, trial.time_us);
+    if (!is_new)
+      at->second = std::min(at->second, trial.time_us);
+  }
+  const std::optional<Strategy> won = parse_tile_choice(record.tile).strategy;
+  if (won)
+    fmt::print("won: {}; the best of each strategy in the search:", name_of(*won));
+  for (const auto& [strategy, us] : best)
+    fmt::print(" {} {:.2f} us", name_of(strategy), us);
+  const SpmmProblem& problem = layer.problem();
+  if (problem.nonfinite == Nonfinite::exact)
+    fmt::print("; dense and panels multiply zeros, which only --nonfinite=dense allows");
+  fmt::print("\n{}", describe_regimes(layer.weights().pattern,
+                                      plan_strategies(layer.weights(), problem, layer.target(),
+                                                      SpmmTileChoice())));
 }
 
 int tune_matrix(const TuneOptions& options) {
@@ -159,6 +187,8 @@ int tune_matrix(const TuneOptions& options) {
 
   if (options.output != "-")
     print_record(record, facts);
+  if (options.output != "-")
+    print_strategies(layer, found, record);
   if (!options.output.empty())
     write_text(options.output, to_json(record));
   if (found.interrupted)

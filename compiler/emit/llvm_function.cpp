@@ -137,10 +137,14 @@ llvm::Constant* LlvmModuleEmitter::symbol(uint32_t index) {
     values = llvm::ConstantDataArray::getRaw(
         llvm::StringRef(reinterpret_cast<const char*>(symbol.bytes.data()), symbol.bytes.size()),
         symbol.count, element);
-  auto* global = new llvm::GlobalVariable(
-      out_, type, !shared,
-      values == nullptr ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
-      values, name, nullptr, llvm::GlobalValue::NotThreadLocal, space);
+  // Whoever loads the code finds by name what is meant to be found.
+  const bool is_public = settings_.gpu && symbol.type.space() == Space::device &&
+                         symbol.name.starts_with("sparsertc_");
+  auto* global =
+      new llvm::GlobalVariable(out_, type, !shared,
+                               values == nullptr || is_public ? llvm::GlobalValue::ExternalLinkage
+                                                              : llvm::GlobalValue::InternalLinkage,
+                               values, name, nullptr, llvm::GlobalValue::NotThreadLocal, space);
   global->setAlignment(llvm::Align(symbol.alignment == 0 ? 1 : symbol.alignment));
   // Weights in the constant bank stay there: folding them into the code would undo the choice.
   if (symbol.type.space() == Space::constant && settings_.gpu)

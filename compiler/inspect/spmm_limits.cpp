@@ -3,6 +3,7 @@
 
 #include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/inspect/compressed_schedule.h"
+#include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
@@ -142,6 +143,8 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
     return panel_staging(schedule).bytes();
   if (tile.strategy == Strategy::bitmap)
     return bitmap_shared(schedule).all();
+  if (tile.strategy == Strategy::dense)
+    return dense_staging(schedule).bytes;
   return staging_bytes(schedule) + exchange_bytes(schedule);
 }
 

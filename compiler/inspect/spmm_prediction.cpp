@@ -1,6 +1,7 @@
 // Counts the code of a schedule without writing it.
 #include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/inspect/compressed_schedule.h"
+#include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 
 #include <algorithm>
@@ -55,6 +56,8 @@ SpmmPrediction predict_spmm(const Pattern& pattern, const SpmmSchedule& schedule
     return predict_panels(schedule);
   if (tile.strategy == Strategy::bitmap)
     return predict_bitmap(pattern, schedule);
+  if (tile.strategy == Strategy::dense)
+    return predict_dense(schedule);
   prediction.balance = tile_balance(pattern, schedule);
   bool has[2] = {}; // interior, border
   for (const BlockRange& range : schedule.ranges)

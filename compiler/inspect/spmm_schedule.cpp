@@ -7,6 +7,7 @@
 #include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/convolution_schedule.h"
+#include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/spmm_tile_choice.h"
 #include "compiler/inspect/staged_region.h"
@@ -71,7 +72,7 @@ void settle_problem(SpmmSchedule& schedule) {
 bool is_free(const SpmmTileChoice& choice) {
   return !choice.rows && !choice.vec && !choice.warps && !choice.groups && !choice.splitk &&
          !choice.cluster && !choice.chunk && !choice.prefetch && !choice.stage && !choice.weights &&
-         !choice.border;
+         !choice.border && !choice.dense;
 }
 
 /// `nnz`: of A.
@@ -179,6 +180,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   settle_problem(schedule);
   if (given.border && !problem.convolution)
     refuse("border= is for convolutions", "leave border out");
+  if (given.dense && given.strategy != Strategy::dense)
+    refuse("dense= is for strategy=dense", "leave dense out, or choose strategy=dense");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
   SpmmTileChoice choice = given;
@@ -206,6 +209,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
     schedule_panels(pattern, choice, schedule);
   } else if (schedule.tile.strategy == Strategy::bitmap) {
     schedule_bitmap(pattern, choice, schedule);
+  } else if (schedule.tile.strategy == Strategy::dense) {
+    schedule_dense(pattern, choice, schedule);
   } else {
     choose_tile(schedule, choice, static_cast<double>(pattern.nnz()) / std::max(1u, pattern.rows));
     check_limits(schedule);

@@ -24,6 +24,7 @@ enum class Strategy : uint8_t {
   compressed, ///< a stream of values and short distances for few columns; B in shared memory
   panels,     ///< sparse fragments on tensor cores: rows of a panel share an order of columns
   bitmap,     ///< bits and pairs of weights, expanded for tensor cores; few columns
+  dense,      ///< all of A, zeros included: a dense library, or a kernel like its own
 };
 enum class Stage : uint8_t {
   global, ///< B is loaded where it is used
@@ -40,9 +41,16 @@ enum class BorderCode : uint8_t {
   shared, ///< all pixels run the code of the border, one column a thread
 };
 
+/// Of the dense strategy.
+enum class DenseCode : uint8_t {
+  library, ///< cuBLAS where it is found when the code is loaded, else as `own`
+  own,     ///< the kernel that is made here
+};
+
 std::string_view name_of(Strategy strategy);
 std::string_view name_of(Stage stage);
 std::string_view name_of(BorderCode border);
+std::string_view name_of(DenseCode code);
 std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
@@ -65,6 +73,8 @@ struct SpmmTile {
   WeightOperand weights = WeightOperand::immediate;
   /// Nothing where there is nothing to choose: products of matrices, pixels of one kind alone.
   std::optional<BorderCode> border;
+  /// Of the dense strategy alone.
+  std::optional<DenseCode> dense;
 
   /// Parts of K, summed in ascending order at the end; block r of a cluster has parts r * splitk,
   /// r * splitk + 1, ...
@@ -78,6 +88,7 @@ struct SpmmTileChoice {
   std::optional<Stage> stage;
   std::optional<WeightOperand> weights;
   std::optional<BorderCode> border;
+  std::optional<DenseCode> dense;
 };
 /// Parses "rows=64,vec=1,..."; throws UsageError naming the word and the known ones.
 SpmmTileChoice parse_tile_choice(std::string_view text);

@@ -14,15 +14,16 @@ namespace sparsertc {
 namespace {
 
 constexpr std::string_view kKnownWords =
-    "strategy=unrolled|streamed|compressed|panels|bitmap, rows, vec, warps, groups, "
+    "strategy=unrolled|streamed|compressed|panels|bitmap|dense, rows, vec, warps, groups, "
     "splitk, cluster, stage=global|smem, chunk, "
-    "prefetch, weights=imm|const, border=own|shared";
+    "prefetch, weights=imm|const, border=own|shared, dense=library|own";
 
-constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed", "panels",
-                                            "bitmap"};
+constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed",
+                                            "panels",   "bitmap",   "dense"};
 constexpr std::string_view kStages[] = {"global", "smem"};
 constexpr std::string_view kWeights[] = {"imm", "const"};
 constexpr std::string_view kBorders[] = {"own", "shared"};
+constexpr std::string_view kDenseCodes[] = {"library", "own"};
 
 struct NumberWord {
   std::string_view word;
@@ -76,6 +77,10 @@ void parse_item(std::string_view item, SpmmTileChoice& choice) {
     choice.border = word_value<BorderCode>(item, value, kBorders);
     return;
   }
+  if (word == "dense") {
+    choice.dense = word_value<DenseCode>(item, value, kDenseCodes);
+    return;
+  }
   for (const NumberWord& number : kNumbers) {
     if (word != number.word)
       continue;
@@ -104,6 +109,9 @@ std::string_view name_of(WeightOperand weights) {
 std::string_view name_of(BorderCode border) {
   return kBorders[static_cast<unsigned>(border)];
 }
+std::string_view name_of(DenseCode code) {
+  return kDenseCodes[static_cast<unsigned>(code)];
+}
 
 SpmmTileChoice parse_tile_choice(std::string_view text) {
   SpmmTileChoice choice;
@@ -128,6 +136,8 @@ std::string to_string(const SpmmTile& tile) {
   text += fmt::format(",stage={},weights={}", name_of(tile.stage), name_of(tile.weights));
   if (tile.border)
     text += fmt::format(",border={}", name_of(*tile.border));
+  if (tile.dense)
+    text += fmt::format(",dense={}", name_of(*tile.dense));
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "compiler/lower/spmm_bitmap.h"
 #include "compiler/lower/spmm_compressed.h"
+#include "compiler/lower/spmm_dense.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_panels.h"
 #include "ir/error.h"
@@ -277,6 +278,12 @@ LoweredSpmm lower_spmm(const Matrix& weights, const SpmmSchedule& schedule,
     KernelManifest& manifest = lowered.kernels.emplace_back();
     fill_manifest(manifest, schedule);
     write_bitmap_kernel(module, schedule, weights.pattern, rounded, manifest);
+    return lowered;
+  }
+  if (schedule.tile.strategy == Strategy::dense) {
+    KernelManifest& manifest = lowered.kernels.emplace_back();
+    fill_manifest(manifest, schedule);
+    write_dense_kernel(module, schedule, weights.pattern, rounded, manifest);
     return lowered;
   }
   KernelWriter writer(lowered, weights.pattern, rounded, schedule);

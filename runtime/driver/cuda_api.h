@@ -181,6 +181,8 @@ static_assert(sizeof(ConditionalNodeParams) == 256);
                          JitOption* options, void** option_values))                                \
   X(cuModuleUnload, (ModuleHandle module))                                                         \
   X(cuModuleGetFunction, (FunctionHandle * function, ModuleHandle module, const char* name))       \
+  X(cuModuleGetGlobal,                                                                             \
+    (DeviceAddress * address, size_t * bytes, ModuleHandle module, const char* name))              \
   X(cuLinkCreate,                                                                                  \
     (uint32_t option_count, JitOption * options, void** option_values, LinkHandle* link))          \
   X(cuLinkAddData, (LinkHandle link, JitInput type, void* data, size_t bytes, const char* name,    \

@@ -224,6 +224,15 @@ Kernel Module::kernel(const std::string& name) const {
   return std::move(*kernel);
 }
 
+DeviceBuffer Module::array(const std::string& name) const {
+  DeviceAddress address = 0;
+  size_t bytes = 0;
+  check(context_.api().cuModuleGetGlobal(&address, &bytes, handle_, name.c_str()),
+        "cuModuleGetGlobal",
+        [&] { return fmt::format("looking for the array {} in the loaded code", name); });
+  return {context_, address, bytes};
+}
+
 std::optional<Kernel> Module::find_kernel(const std::string& name) const {
   const DriverTable& api = context_.api();
   Kernel kernel;

@@ -164,6 +164,8 @@ public:
   Kernel kernel(const std::string& name) const;
   /// Nothing where there is no such kernel.
   std::optional<Kernel> find_kernel(const std::string& name) const;
+  /// An array of the code, by its name. Throws RuntimeError where there is none.
+  DeviceBuffer array(const std::string& name) const;
   /// What the driver's assembler said; empty for a cubin.
   const std::string& log() const { return log_; }
 

@@ -40,7 +40,7 @@ void fill_in(const Plan& plan, sparsertc_plan_info& info) {
   info.has_bias = manifest.bias;
   info.has_residual = manifest.residual;
   info.activation = manifest.activation.c_str();
-  info.workspace_size = Plan::kWorkspaceBytes;
+  info.workspace_size = plan.workspace_bytes();
   info.workspace_alignment = Plan::kWorkspaceAlignment;
   info.operand_alignment = plan.operand_alignment();
   info.target = manifest.target.c_str();

@@ -64,10 +64,12 @@ Network::Network(std::shared_ptr<const ExecutionContext> context, Bundle bundle,
     throw UserError(Place{name, 0, 0, {}},
                     fmt::format("section {} has {} bytes, the manifest says {}", kBiasSection,
                                 biases_.size(), manifest_.constant_bytes - kNetworkAlignment));
+  // All layers share the workspace's status record, behind which the network's arrays lie.
+  constexpr uint64_t kNoLibraryWorkspace = 0;
   for (size_t i = 0; i < manifest_.layers.size(); ++i) {
-    plans_.push_back(
-        std::make_shared<Plan>(context_, layer_bundle(bundle, i, name),
-                               fmt::format("{}: layer {}", name, manifest_.layers[i].name)));
+    plans_.push_back(std::make_shared<Plan>(
+        context_, layer_bundle(bundle, i, name),
+        fmt::format("{}: layer {}", name, manifest_.layers[i].name), kNoLibraryWorkspace));
     alignment_ = std::max(alignment_, plans_.back()->operand_alignment());
   }
   check_layers(name);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint64_t kMost32 = std::numeric_limits<int32_t>::max();
 const StatusRecord kInitialRecord;
+/// Of a library's part of the workspace.
+constexpr uint64_t kLibraryAlignment = 256;
 
 void check_workspace(cuda::DeviceAddress workspace) {
   if (workspace == 0)
@@ -51,9 +53,11 @@ uint64_t leading_dimension(const char* name, int64_t given, const std::optional<
 
 } // namespace
 
-Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name)
+Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name,
+           uint64_t most_library_workspace)
     : context_(std::move(context)), name_(name), bundle_(std::move(bundle)),
-      manifest_(parse_plan_manifest(bundle_.manifest, name)) {
+      manifest_(parse_plan_manifest(bundle_.manifest, name)),
+      most_library_workspace_(most_library_workspace) {
   alignment_ = manifest_.element_bytes;
   most_columns_ = kMost32;
   for (const PlanEntry& entry : manifest_.entries) {
@@ -64,6 +68,60 @@ Plan::Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const
   }
   if (context_->gpu() && !manifest_.entries.empty())
     load();
+}
+
+/// The product of a plan that would have a library; null where its kernels have to do, and why.
+std::unique_ptr<cuda::DenseProduct> Plan::open_library(const cuda::Module& module) {
+  library_refusal_.clear();
+  if (!manifest_.dense || !manifest_.dense->library)
+    return nullptr;
+  const cuda::Context& gpu = *context_->gpu();
+  cuda::DenseShape shape;
+  shape.m = manifest_.m;
+  shape.n = manifest_.n.value_or(0);
+  shape.k = manifest_.k;
+  shape.type = manifest_.dtype == "f16"    ? cuda::DenseShape::Type::f16
+               : manifest_.dtype == "bf16" ? cuda::DenseShape::Type::bf16
+               : manifest_.dtype == "f64"  ? cuda::DenseShape::Type::f64
+                                           : cuda::DenseShape::Type::f32;
+  shape.tf32 = manifest_.precision == "tf32";
+  shape.lda = manifest_.dense->leading;
+  shape.column_major = manifest_.column_major;
+  shape.ldb = manifest_.ldb.value_or(0);
+  shape.ldc = manifest_.ldc.value_or(0);
+  shape.alignment = static_cast<uint32_t>(alignment_);
+  shape.adds = manifest_.residual;
+  shape.relu = manifest_.activation == "relu";
+  const cuda::DeviceBuffer array = module.array(manifest_.dense->array);
+  if (array.bytes() / manifest_.element_bytes / std::max<uint64_t>(shape.k, 1) < shape.lda)
+    throw UserError(
+        Place{name_, 0, 0, {}},
+        fmt::format("the array {} is smaller than the manifest says", manifest_.dense->array));
+  try {
+    auto product = std::make_unique<cuda::DenseProduct>(cuda::CublasLt::open(), shape,
+                                                        most_library_workspace_);
+    // Once, so that nothing is loaded by the first execution; and what fails fails here.
+    const cuda::Stream stream(gpu);
+    const uint64_t bytes = manifest_.element_bytes;
+    const cuda::DeviceBuffer b(gpu, shape.ldb * (shape.column_major ? shape.n : shape.k) * bytes),
+        c(gpu, shape.ldc * (shape.column_major ? shape.n : shape.m) * bytes),
+        workspace(gpu, product->workspace_bytes());
+    b.fill(0, stream);
+    c.fill(0, stream);
+    product->enqueue(array.address(), b.address(), c.address(), c.address(), workspace.address(),
+                     stream.handle());
+    stream.synchronize("running a dense product once");
+    dense_array_ = array.address();
+    return product;
+  } catch (const RuntimeError& error) {
+    library_refusal_ = error.what();
+    return nullptr;
+  }
+}
+
+uint64_t Plan::workspace_bytes() const {
+  const uint64_t of_library = library_workspace_bytes();
+  return kWorkspaceBytes + (of_library == 0 ? 0 : kLibraryAlignment + of_library);
 }
 
 Plan::~Plan() {
@@ -111,6 +169,7 @@ void Plan::load() {
                   });
     kernels.push_back(kernel);
   }
+  product_ = open_library(*module);
   module_.swap(module);
   kernels_ = std::move(kernels);
   code_ = is_ptx ? Code::ptx : Code::cubin;
@@ -214,6 +273,13 @@ void Plan::execute(const SpmmArguments& arguments, cuda::DeviceAddress workspace
   if (manifest_.residual)
     check_pointer("residual", arguments.residual, alignment_, outputs);
 
+  if (product_) {
+    const uint64_t end = workspace + kWorkspaceBytes;
+    product_->enqueue(dense_array_, arguments.b, arguments.residual, arguments.c,
+                      (end + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment,
+                      stream);
+    return;
+  }
   // In the order of OperandRole. Little-endian: a 4-byte parameter is the low half.
   uint64_t values[] = {arguments.b, arguments.c, arguments.bias, arguments.residual, n, ldb, ldc};
   for (size_t i = 0; i < kernels_.size(); ++i) {

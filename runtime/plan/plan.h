@@ -10,6 +10,7 @@
 
 #include "runtime/bundle/binding.h"
 #include "runtime/bundle/bundle.h"
+#include "runtime/driver/cublaslt.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/plan/execution_context.h"
 #include "runtime/plan/plan_manifest.h"
@@ -47,7 +48,9 @@ public:
 
   /// Loads the bundle `name` (for messages). Throws UserError where it is none or damaged,
   /// UnsupportedDeviceError where the device cannot run it, RuntimeError where the driver refuses.
-  Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name);
+  /// A dense library's algorithms take at most so many bytes of the workspace.
+  Plan(std::shared_ptr<const ExecutionContext> context, Bundle bundle, const std::string& name,
+       uint64_t most_library_workspace = cuda::DenseProduct::kUsualWorkspace);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -57,6 +60,10 @@ public:
   const Bundle& bundle() const;
   const PlanManifest& manifest() const { return manifest_; }
   Code code() const { return code_; }
+  /// The dense library that multiplies; null where the plan's own kernels do. Then, of a plan that
+  /// would have one, why.
+  const cuda::CublasLt* library() const { return product_ ? &product_->library() : nullptr; }
+  const std::string& library_refusal() const { return library_refusal_; }
   /// Bytes to which B, C and the residual must be aligned.
   uint64_t operand_alignment() const { return alignment_; }
   /// As the driver says, of the first kernel; null where nothing is loaded.
@@ -75,7 +82,11 @@ public:
   void bind_values(std::span<const double> values);
   void bind_values(std::span<const float> values);
 
-  /// Device memory that every execution under way needs for itself.
+  /// Device memory that every execution under way needs for itself: at least kWorkspaceBytes, more
+  /// for a library's algorithm.
+  uint64_t workspace_bytes() const;
+  /// Of these the algorithm's.
+  uint64_t library_workspace_bytes() const { return product_ ? product_->workspace_bytes() : 0; }
   static constexpr uint64_t kWorkspaceBytes = sizeof(StatusRecord);
   static constexpr uint64_t kWorkspaceAlignment = 64;
 
@@ -83,10 +94,10 @@ public:
   void initialize_workspace(cuda::DeviceAddress workspace, cuda::StreamHandle stream) const;
 
   /// Enqueues the layer on the stream: one cuLaunchKernel for each entry of the manifest and no
-  /// other call of the driver; nothing is allocated, loaded, locked or waited for. n = 0 enqueues
-  /// nothing. The device's primary context must be current on the calling thread. Throws UsageError
-  /// for arguments that the kernels cannot take, NoGpuError without a GPU, RuntimeError where the
-  /// driver refuses.
+  /// other call of the driver, or one call of a dense library; nothing is allocated, loaded, locked
+  /// or waited for. n = 0 enqueues nothing. The device's primary context must be current on the
+  /// calling thread. Throws UsageError for arguments that the kernels cannot take, NoGpuError
+  /// without a GPU, RuntimeError where the driver refuses.
   void execute(const SpmmArguments& arguments, cuda::DeviceAddress workspace,
                cuda::StreamHandle stream) const;
 
@@ -96,6 +107,7 @@ public:
 
 private:
   void load();
+  std::unique_ptr<cuda::DenseProduct> open_library(const cuda::Module& module);
   void unload(std::unique_ptr<cuda::Module>& module) const;
   template <typename Value>
   void bind(std::span<const Value> values);
@@ -107,6 +119,10 @@ private:
   Code code_ = Code::none;
   std::unique_ptr<cuda::Module> module_;
   std::vector<cuda::Kernel> kernels_; ///< one for each entry
+  std::unique_ptr<cuda::DenseProduct> product_;
+  cuda::DeviceAddress dense_array_ = 0;
+  std::string library_refusal_;
+  uint64_t most_library_workspace_;
 
   std::optional<ValuePlaces> places_;   ///< read when values are bound for the first time
   std::vector<uint32_t> elements_;      ///< what stands there now

@@ -166,6 +166,13 @@ PlanManifest parse_plan_manifest(const std::string& text, const std::string& nam
   manifest.activation = epilogue.text("activation");
   manifest.strategy = reader.text("strategy");
   manifest.tile = reader.text("tile");
+  if (json.contains("dense")) {
+    const Reader dense = reader.object("dense");
+    manifest.dense = {dense.word("code", {"library", "own"}) == 0, dense.text("array"),
+                      dense.number("leading", manifest.m, kMost32)};
+    if (manifest.dense->library && (!manifest.n || manifest.bias))
+      dense.refuse("code", "own, as a library needs a fixed n and adds no bias");
+  }
   manifest.pattern_digest = reader.text("pattern_digest");
   manifest.sparsertc = reader.text_or_empty("sparsertc");
   manifest.assembler = reader.text_or_empty("assembler");

@@ -48,6 +48,13 @@ struct PlanImages {
   std::string words;                            ///< the geometry as --conv has it
 };
 
+/// Of the dense strategy: A with its zeros as an array of the code.
+struct PlanDense {
+  bool library = false; ///< cuBLAS multiplies where it is found
+  std::string array;    ///< its name
+  uint64_t leading = 0; ///< elements from one column of A to the next
+};
+
 struct PlanManifest {
   std::string target; ///< "sm_90a"
   uint64_t m = 0, k = 0, nnz = 0;
@@ -58,6 +65,7 @@ struct PlanManifest {
   std::optional<uint64_t> ldb, ldc; ///< elements; nothing: given at the launch
   bool bias = false, residual = false;
   std::optional<PlanImages> images; ///< nothing: a product of matrices
+  std::optional<PlanDense> dense;   ///< of the dense strategy
   std::string activation, strategy, tile, pattern_digest;
   // What only tuning asks for; empty or 0 where the manifest does not say.
   std::string sparsertc;            ///< version of the compiler

@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "runtime/tune/bitmap_candidates.h"
 #include "runtime/tune/compressed_candidates.h"
+#include "runtime/tune/dense_candidates.h"
 #include "runtime/tune/panel_candidates.h"
 
 #include <fmt/format.h>
@@ -387,6 +388,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   add_panel_candidates(layer, device, space);
   if (!layer.images)
     add_bitmap_candidates(layer, device, space);
+  add_dense_candidates(layer, space);
   std::stable_sort(space.begin(), space.end(), [](const Candidate& a, const Candidate& b) {
     return a.predicted_us < b.predicted_us;
   });
@@ -403,6 +405,7 @@ double distance(const Candidate& a, const Candidate& b) {
          (a.is_streamed != b.is_streamed ? kOtherStrategy : 0) +
          (a.is_compressed != b.is_compressed ? kOtherStrategy : 0) +
          (a.is_bitmap != b.is_bitmap ? kOtherStrategy : 0) +
+         (a.is_dense != b.is_dense ? kOtherStrategy : 0) +
          ((a.panel_rows == 0) != (b.panel_rows == 0) ? kOtherStrategy
                                                      : log_ratio(a.panel_rows, b.panel_rows));
 }

@@ -75,6 +75,10 @@ struct Layer {
   /// What is asked for can be done by the panels strategy: padding may be multiplied, the products
   /// are of f16, bf16 or tf32.
   bool allows_panels = false;
+  /// By the dense one: padding may be multiplied, N is fixed; and by a library of the dense one:
+  /// the epilogue is one that it has.
+  bool allows_dense = false, allows_dense_library = false;
+  bool is_tf32 = false; ///< products of f32 may be of 10 bits of the fraction
 };
 
 /// What the space and the model need to know of a GPU.
@@ -99,6 +103,7 @@ struct Candidate {
   uint32_t cluster = 1;
   bool is_compressed = false;
   bool is_bitmap = false;
+  bool is_dense = false; ///< whose layers are not sampled either
   uint32_t panel_rows = 0; ///< of the panels strategy, whose layers are not sampled
 
   /// Of K, over the blocks of a cluster.

@@ -152,9 +152,11 @@ private:
   const GraphReplay& replay(const CandidateCode& code) const {
     const auto& own = static_cast<const Code&>(code);
     if (!own.plan) {
+      // The caller's workspace has room for what the untuned plan takes.
       const std::string name = "a candidate's bundle";
-      auto plan = std::make_unique<Plan>(untuned_.context().shared_from_this(),
-                                         std::move(own.bundle), name);
+      auto plan =
+          std::make_unique<Plan>(untuned_.context().shared_from_this(), std::move(own.bundle), name,
+                                 untuned_.library_workspace_bytes());
       const std::string other = difference_of_layers(plan->manifest(), untuned_.manifest());
       if (!other.empty())
         throw UserError("a candidate's bundle has " + other);
@@ -231,6 +233,10 @@ private:
     layer.allows_panels = manifest.nonfinite == "dense" && manifest.half_terms == 0 &&
                           (manifest.dtype == "f16" || manifest.dtype == "bf16") && manifest.n &&
                           (!manifest.images || is_product(manifest));
+    layer.allows_dense = manifest.nonfinite == "dense" && manifest.half_terms == 0 && manifest.n &&
+                         manifest.precision != "tf32" && (!manifest.images || is_product(manifest));
+    layer.allows_dense_library = layer.allows_dense && !manifest.bias &&
+                                 (manifest.activation == "none" || manifest.activation == "relu");
     if (manifest.images && !is_product(manifest))
       layer.images = layer_images(manifest, columns_);
     const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
@@ -284,8 +290,9 @@ private:
 
     uint32_t registers = untuned_.manifest().max_registers;
     if (best == 0) {
-      result_.plan = std::make_unique<Plan>(untuned_.context().shared_from_this(),
-                                            untuned_.bundle(), "the untuned plan's bundle");
+      result_.plan =
+          std::make_unique<Plan>(untuned_.context().shared_from_this(), untuned_.bundle(),
+                                 "the untuned plan's bundle", untuned_.library_workspace_bytes());
     } else {
       const Trial& winner = *finalists[best - 1];
       const auto& code = static_cast<const Code&>(*winner.code);

@@ -3,6 +3,7 @@
 #include "compiler/emit/host_program.h"
 #include "compiler/emit/llvm.h"
 #include "compiler/emit/ptx.h"
+#include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/staged_region.h"
 #include "compiler/pipeline.h"
 #include "ir/error.h"
@@ -195,9 +196,12 @@ void check_roads(const SpmmCase& test, const std::string& tile, const std::strin
   host_tile.border = compiled.schedule.tile.border;
   host_tile.strategy = compiled.schedule.tile.strategy;
   const Strategy strategy = compiled.schedule.tile.strategy;
-  const bool on_tensor_cores = strategy == Strategy::panels || strategy == Strategy::bitmap;
+  const bool is_dense = strategy == Strategy::dense;
+  const bool on_tensor_cores = strategy == Strategy::panels || strategy == Strategy::bitmap ||
+                               (is_dense && is_dense_on_tensor_cores(compiled.schedule));
   std::optional<std::vector<uint64_t>> expected; // the first road's result
-  if (compiled.schedule.tile.strategy != Strategy::compressed && !on_tensor_cores && // have none
+  if (compiled.schedule.tile.strategy != Strategy::compressed && !is_dense &&
+      !on_tensor_cores &&                  // have none
       !stages_images(compiled.schedule)) { // nor the order of sums
     INFO("on the host");
     expected = run_host(test, compile(test, "host", host_tile), parts);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 namespace sparsertc::cuda {
 namespace {
@@ -193,6 +194,18 @@ Result module_get_function(FunctionHandle* function, ModuleHandle module, const 
     return Result::CUDA_ERROR_NOT_FOUND;
   *function = reinterpret_cast<FunctionHandle>(fake.functions.size() + 1);
   fake.functions[*function] = {name, image == fake.images.end() ? nullptr : image->second};
+  return Result::CUDA_SUCCESS;
+}
+
+Result module_get_global(DeviceAddress* address, size_t* bytes, ModuleHandle module,
+                         const char* name) {
+  ENTER_CONTEXT(cuModuleGetGlobal);
+  if (!fake.is_alive("module", module))
+    return Result::CUDA_ERROR_INVALID_HANDLE;
+  const auto found = fake.arrays.find(name);
+  if (found == fake.arrays.end())
+    return Result::CUDA_ERROR_NOT_FOUND;
+  std::tie(*address, *bytes) = found->second;
   return Result::CUDA_SUCCESS;
 }
 /// Copies a text into the buffer that the options name, as much as fits.
@@ -573,6 +586,7 @@ DriverTable FakeCudaDriver::table() const {
   table.cuModuleLoadDataEx = module_load;
   table.cuModuleUnload = module_unload;
   table.cuModuleGetFunction = module_get_function;
+  table.cuModuleGetGlobal = module_get_global;
   table.cuLinkCreate = link_create;
   table.cuLinkAddData = link_add_data;
   table.cuLinkComplete = link_complete;

@@ -91,6 +91,8 @@ public:
   uint32_t resident_blocks = UINT32_MAX;
   /// Kernels that every module has, besides the entries of its PTX.
   std::set<std::string> kernels = {"kernel"};
+  /// Arrays that every module has: address and bytes.
+  std::map<std::string, std::pair<DeviceAddress, size_t>> arrays;
   /// What the assembler in the driver says when loading fails.
   std::string jit_error;
   /// The last PTX text that was loaded, with its NUL; empty for a cubin.
