@@ -70,10 +70,10 @@ struct TermTasks {
   uint32_t inner = 0;                 ///< I
   std::vector<uint32_t> row;          ///< by task
   std::vector<uint32_t> columns;      ///< O a task; kNoTangent where there are fewer
-  std::vector<uint32_t> places;       ///< O a task: where the derivative is stored
+  std::vector<uint32_t> places;       ///< O a task: where the derivative is stored; likewise
   std::vector<uint32_t> first = {0};  ///< tasks + 1: task t has the terms [first[t], first[t+1])
   std::vector<uint32_t> term_columns; ///< I a term
-  std::vector<uint32_t> term_places;  ///< I a term
+  std::vector<uint32_t> term_places;  ///< I a term; kNoTangent where there are fewer
   TaskLanes lanes;
   uint32_t most_terms = 0; ///< of a thread
 

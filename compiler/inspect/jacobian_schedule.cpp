@@ -293,7 +293,7 @@ private:
                          const std::vector<uint64_t>& entries, uint32_t width) {
       for (size_t k = 0; k < width; ++k) {
         columns.push_back(k < entries.size() ? pattern_.column_index[entries[k]] : kNoTangent);
-        places.push_back(k < entries.size() ? place(entries[k]) : 0);
+        places.push_back(k < entries.size() ? place(entries[k]) : kNoTangent);
       }
     };
     for (const uint32_t i : rows) {

@@ -32,7 +32,7 @@ struct LuBatchOptions {
   uint32_t ahead = 24;
   /// Of a block, which share its instances' columns (compiler/inspect/lu_batch_shares.h); from 1 to
   /// kLuBatchMostWarps. Kernels whose columns cannot be shared have fewer.
-  uint32_t warps = 1;
+  uint32_t warps = 4;
   /// Of a thread, at most; 0: as many as allow four blocks on a multiprocessor.
   uint32_t registers = 0;
   /// More multiply-adds than this are refused: assembling takes time for each.

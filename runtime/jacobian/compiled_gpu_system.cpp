@@ -30,6 +30,9 @@ CompiledGpuSystem::CompiledGpuSystem(std::shared_ptr<const GpuProgram> program,
       residual_(prepared(evaluation_.residual(0, 0, all(instances)))),
       product_(prepared(evaluation_.product(0, 0, 0, product_work_.address(), all(instances)))),
       evaluates_together_(program_->is_batch() && evaluation_.has_values_of_all_rows()) {
+  if (instances >= uint64_t{1} << 29) // residual_types.cuh: Vector
+    throw UserError(fmt::format("a batch of {} instances", instances),
+                    "2^29 - 1 at once are the most");
   if (parameters_.any_varies() && parameters_.instances != instances)
     throw UserError(fmt::format("a batch of {} instances has parameters for {}", instances,
                                 parameters_.instances));

@@ -216,18 +216,18 @@ struct TermsCall {
         if (writes(k) && static_cast<u32>(column[k]) != 0xFFFFFFFFu)
           values[c.place(place[k], instance)] = own.t.d[k];
       const Value slope = own.t.d[O]; // by the sum
+      const bool steep = ::isinf(slope);
       const Value* const kept = &kept_number(0);
       u32 mine = 0;
       for (u32 term = own_lane(); term < terms; term += lane_count(), ++mine)
         SPARSERTC_UNROLLED
       for (int k = 0; k < I; ++k) {
-        const u64 at = u64(begin + term) * I + k;
-        if (load(term_columns + at) == 0xFFFFFFFFu)
+        const u32 where = load(term_places + u64(begin + term) * I + k);
+        if (where == 0xFFFFFFFFu)
           continue;
         // What does not move the sum does not move the row, however steep it is.
         const Value by = mine < state.kept ? kept[(mine * I + k) * kept_stride()] : Value(0);
-        values[c.place(load(term_places + at), instance)] =
-            by == Value(0) && ::isinf(slope) ? Value(0) : slope * by;
+        values[c.place(where, instance)] = by == Value(0) && steep ? Value(0) : slope * by;
       }
     }
   }
@@ -382,8 +382,15 @@ __device__ void run(const Call& call) {
       call(task, 0);
   }
 }
+// In a batch there are always more blocks than fit: what takes a few registers less has more warps
+// to choose from.
+#if SPARSERTC_BATCH
+#define SPARSERTC_BOUNDS __launch_bounds__(128, sizeof(sparsertc::Value) == 4 ? 8 : 7)
+#else
+#define SPARSERTC_BOUNDS
+#endif
 #define SPARSERTC_ENTRY(name, ...)                                                                 \
-  extern "C" __global__ void name(const __VA_ARGS__ call) {                                        \
+  extern "C" __global__ void SPARSERTC_BOUNDS name(const __VA_ARGS__ call) {                       \
     run(call);                                                                                     \
   }
 

@@ -86,13 +86,20 @@ __device__ inline A load(const A* address) {
 #endif
 }
 
-/// One instance's numbers: entry j is data[j * stride].
+/// One instance's numbers: entry j is data[j * stride], j below 2^32 and the stride below 2^29: a
+/// product of 32 bits by 32 is one instruction.
 struct Vector {
   const Real* data;
-  u64 stride;
+  u32 pitch; ///< bytes of a stride
   __device__ Vector(const Real* all, u64 stride_of_all, u64 instance)
-      : data(kBatch ? all + instance : all), stride(stride_of_all) {}
-  __device__ Real at(long long j) const { return load(data + (kBatch ? j * stride : j)); }
+      : data(kBatch ? all + instance : all),
+        pitch(static_cast<u32>(stride_of_all) * static_cast<u32>(sizeof(Real))) {}
+  __device__ Real at(long long j) const {
+    if constexpr (!kBatch)
+      return load(data + j);
+    const u64 bytes = static_cast<u64>(static_cast<u32>(j)) * pitch;
+    return load(reinterpret_cast<const Real*>(reinterpret_cast<const char*>(data) + bytes));
+  }
 };
 
 /// The number of an equation, from 0; converts to int.
