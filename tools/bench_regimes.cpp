@@ -141,7 +141,7 @@ int bench_regimes(const GpuBenchOptions& options) {
   TaskPool pool(options.jobs);
   Progress progress;
   // Some cases at a time: compiled together, so that all processors have work, then measured.
-  const size_t at_once = 2 * size_t{pool.threads()};
+  const size_t at_once = pool.threads();
   std::vector<RegimeCase> results;
   if (!options.json)
     fmt::print("{}, {}: each strategy's time in us, the predicted one in parentheses; medians of "
@@ -159,13 +159,19 @@ int bench_regimes(const GpuBenchOptions& options) {
     for (size_t i = 0; i < some.size(); ++i)
       for (size_t j = 0; j < some[i].plans.size(); ++j)
         work.emplace_back(i, j);
-    pool.run(work.size(), [&](uint64_t number) {
-      Measured& measured = some[work[number].first];
-      const size_t which = work[number].second;
-      tune::Candidate candidate;
-      candidate.words = fmt::format("strategy={}", name_of(measured.plans[which].strategy));
-      measured.codes[which] = measured.layer->hooks(1).make(candidate, interrupt_flag());
-    });
+    try {
+      pool.run(work.size(), [&](uint64_t number) {
+        Measured& measured = some[work[number].first];
+        const size_t which = work[number].second;
+        tune::Candidate candidate;
+        candidate.words = fmt::format("strategy={}", name_of(measured.plans[which].strategy));
+        measured.codes[which] = measured.layer->hooks(1).make(candidate, interrupt_flag());
+      });
+    } catch (const RuntimeError&) {
+      if (!interrupt_flag())
+        throw;
+      break; // what was measured is kept
+    }
     for (Measured& measured : some) {
       try {
         measure(measured, options.rounds);
