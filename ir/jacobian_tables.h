@@ -24,7 +24,7 @@ inline constexpr uint32_t kNoTangent = UINT32_MAX;
 
 /// Derivatives of terms that a thread keeps until that by the sum is known: terms times I. A GPU's
 /// threads do so in shared memory.
-inline constexpr uint32_t kMostKeptNumbers = 40;
+inline constexpr uint32_t kMostKeptNumbers = 36;
 inline constexpr uint32_t kMostKeptNumbersOfCpu = 1024;
 
 /// Structural non-zeros in compressed rows, columns ascending.

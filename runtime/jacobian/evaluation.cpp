@@ -1,6 +1,7 @@
 #include "runtime/jacobian/evaluation.h"
 
 #include "runtime/jacobian/program.h"
+#include "runtime/jacobian/shared_terms.h"
 
 #include <algorithm>
 #include <array>
@@ -42,7 +43,15 @@ Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tab
   for (const LocalTasks& tasks : tables.local)
     local_.push_back({upload(program, tasks.row), upload(program, tasks.columns),
                       upload(program, tasks.places)});
-  if (const TermTasks& terms = tables.terms; terms.count() > 0)
+  if (const TermTasks& terms = tables.terms; by_lanes(terms)) {
+    const SharedTerms shared = shared_terms(terms);
+    shared_ = {shared.threads,
+               shared.most_terms,
+               shared.kept_numbers,
+               upload(program, shared.head),
+               upload(program, shared.columns),
+               upload(program, shared.stores)};
+  } else if (terms.count() > 0)
     terms_ = {upload(program, terms.row),          upload(program, terms.columns),
               upload(program, terms.places),       upload(program, terms.first),
               upload(program, terms.term_columns), upload(program, terms.term_places)};
@@ -117,8 +126,14 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
                              instances, lanes.threads));
     calls.back().second_word = 1;
   }
-  if (const TermTasks& tasks = tables_.terms; tasks.count() > 0) {
-    const LaneWords lanes(tasks.lanes);
+  const TermTasks& tasks = tables_.terms;
+  if (shared_.threads > 0) {
+    calls.push_back(finished(terms_entry(tasks),
+                             {values, shared_.head->address(), shared_.columns->address(),
+                              shared_.stores->address(), shared_.threads, shared_.most_terms},
+                             0, shared_.threads, x, instances));
+    calls.back().call.kept_numbers = shared_.kept_numbers;
+  } else if (tasks.count() > 0) {
     std::vector<uint64_t> words = {values,
                                    0,
                                    terms_.row->address(),
@@ -128,9 +143,8 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
                                    terms_.term_columns->address(),
                                    terms_.term_places->address(),
                                    tasks.count()};
-    lanes.append(words);
-    calls.push_back(finished(terms_entry(tasks), std::move(words), 0, tasks.count(), x, instances,
-                             lanes.threads));
+    LaneWords(tasks.lanes).append(words);
+    calls.push_back(finished(terms_entry(tasks), std::move(words), 0, tasks.count(), x, instances));
     calls.back().second_word = 1;
     calls.back().call.kept_numbers = tasks.most_terms * tasks.inner;
   }

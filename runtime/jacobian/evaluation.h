@@ -60,6 +60,13 @@ private:
     std::unique_ptr<ProgramMemory> row, columns, places, first, term_columns, term_places;
   };
   Terms terms_;
+  /// Where lanes share the tasks by terms, instead.
+  struct SharedTables {
+    uint64_t threads = 0;
+    uint32_t most_terms = 0, kept_numbers = 0;
+    std::unique_ptr<ProgramMemory> head, columns, stores;
+  };
+  SharedTables shared_;
   std::unique_ptr<ProgramMemory> row_order_;
   std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_, entry_places_;
 };

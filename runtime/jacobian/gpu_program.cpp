@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "ir/sha256.h"
 #include "runtime/jacobian/compiler_log.h"
+#include "runtime/jacobian/shared_terms.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@ namespace sparsertc::jacobian {
 namespace {
 
 constexpr const char* kSection = "cubin";
-constexpr uint32_t kThreads = 128;
+constexpr uint32_t kThreads = kSharedBlockThreads;
 constexpr uint32_t kWarp = 32;
 constexpr uint64_t kMostBlocksY = 65535;
 

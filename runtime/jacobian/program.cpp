@@ -1,5 +1,6 @@
 #include "runtime/jacobian/program.h"
 
+#include "runtime/jacobian/shared_terms.h"
 #include "runtime/kernels/kernel_sources.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,8 @@ std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool 
     entries.push_back({local_entry(tasks.width), fmt::format("LocalCall<{}>", tasks.width)});
   if (tables.terms.count() > 0)
     entries.push_back({terms_entry(tables.terms),
-                       fmt::format("TermsCall<{}, {}>", tables.terms.outer, tables.terms.inner)});
+                       fmt::format("{}TermsCall<{}, {}>", by_lanes(tables.terms) ? "Shared" : "",
+                                   tables.terms.outer, tables.terms.inner)});
   if (tables.coloured.count() > 0)
     entries.push_back({coloured_entry(tables.coloured.width),
                        fmt::format("ColouredCall<{}>", tables.coloured.width)});
@@ -85,6 +87,8 @@ std::string make_program(const ResidualSource& source, const ParameterSet& param
   text += fmt::format("#line 1 {}\n{}\n", quoted(source.name),
                       options.loop_limit > 0 ? limit_loops(source) : source.text);
   text += headed("residual_kernels.cuh");
+  if (options.shared)
+    text += headed("residual_shared_terms.cuh");
   text += "#line 1 \"sparsertc/entries\"\nnamespace sparsertc {\n";
   for (const ProgramEntry& entry : options.entries)
     text += fmt::format("SPARSERTC_ENTRY({}, {})\n", entry.name, entry.call);

@@ -188,32 +188,25 @@ struct TermsCall {
   __device__ void operator()(u64 task, u64 instance) const {
     if constexpr (kByRow) {
       const Parameters p = c.parameters_of(instance);
-      TermState& state = term_state();
-      auto& columns_at_hand = state.columns_at_hand<O + I>();
-      typename SeedTerms<O, I>::Columns column{};
+      ColumnArray<O> column;
       u32 place[O];
       SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k) {
         column[k] = load(columns + task * O + k);
         place[k] = load(places + task * O + k);
       }
-      SPARSERTC_UNROLLED
-      for (int i = 0; i < I; ++i)
-        column[O + i] = 0xFFFFFFFFu;
-      columns_at_hand = column;
       const u32 begin = load(first + task), terms = load(first + task + 1) - begin;
-      state.columns = term_columns + u64(begin) * I;
-      state.terms = terms;
-      state.kept = 0;
+      TermState& state = term_state();
+      state = {term_columns + u64(begin) * I, terms, 0, true};
       T own = T(0);
-      const SeedTerms<O, I> seed{&columns_at_hand};
+      const SeedTerms<O, I> seed(column);
       const u32 i = load(row + task);
       residual(Row(i), Unknowns<T>(c.vector(c.x, instance), c.n, seed), p, own);
       if (kBatch && f != nullptr)
         f[c.place(i, instance)] = own.v;
       SPARSERTC_UNROLLED
       for (int k = 0; k < O; ++k)
-        if (writes(k) && static_cast<u32>(column[k]) != 0xFFFFFFFFu)
+        if (writes(k) && column[k] != 0xFFFFFFFFu)
           values[c.place(place[k], instance)] = own.t.d[k];
       const Value slope = own.t.d[O]; // by the sum
       const bool steep = ::isinf(slope);
@@ -358,7 +351,7 @@ __device__ void run_shared(const Call& call) {
     ++group;
   }
   lanes_of_task() = 32 >> group;
-  const u32 task = tasks + (thread - warps * 32) / (32 >> group);
+  const u32 task = tasks + ((thread - warps * 32) >> (5 - group));
   if (task < call.lanes.task_end[group])
     call(task, 0);
 }

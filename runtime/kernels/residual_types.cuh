@@ -293,16 +293,25 @@ struct SeedColours {
 
 /// Of a row with a sum: which unknowns its terms have as their own, and where the sum stands.
 struct TermState {
-  const u32* columns = nullptr; ///< kInner for each term that is known
-  u32 terms = 0;                ///< that are known; 0 behind the sum
+  const u32* columns = nullptr; ///< kInner for each term that is known; null where lanes share
+  u32 terms = 0;                ///< that are known, where lanes share by this one; 0 behind the sum
   u32 kept = 0;                 ///< terms of this thread whose derivatives are kept
-  /// Of the tangents, with those of the term at hand: NumbersOf<W>::Columns.
-  alignas(NumbersOf<8>::Columns) unsigned char at_hand[sizeof(NumbersOf<8>::Columns)] = {};
-  template <int W>
-  __device__ typename NumbersOf<W>::Columns& columns_at_hand() {
-    return *reinterpret_cast<typename NumbersOf<W>::Columns*>(at_hand);
-  }
+  bool has_terms = false;       ///< before the row's sum
 };
+__device__ inline TermState& term_state();
+
+#ifdef __CUDACC__
+inline constexpr int kMostThreads = 128; // of a block
+/// Column k of the term at hand: a thread's beside those of the others.
+__device__ inline u32& column_at_hand(int k) {
+  __shared__ u32 all[4][kMostThreads];
+  return all[k][threadIdx.x];
+}
+#else
+/// Of the tangents, with those of the term at hand.
+template <int W>
+typename NumbersOf<W>::Columns& columns_at_hand();
+#endif
 
 /// O tangents by unknowns of the row, I by those of the term at hand; outside of terms the first of
 /// the I is the derivative by the row's sum.
@@ -310,10 +319,51 @@ template <int O, int I>
 struct SeedTerms {
   static constexpr int kOuter = O, kInner = I;
   using Tangent = Directions<O + I, SeedTerms>;
-  using Columns = typename NumbersOf<O + I>::Columns;
-  const Columns* columns; ///< TermState::columns_at_hand
+#ifdef __CUDACC__
+  ColumnArray<O> outer;
+  __device__ explicit SeedTerms(const ColumnArray<O>& columns) : outer(columns) {
+    set_inner(nobody());
+  }
+  __device__ static void set_inner(const ColumnArray<I>& columns) {
+    for (int k = 0; k < I; ++k)
+      column_at_hand(k) = columns[k];
+  }
   __device__ Tangent operator()(long long j) const {
+    Tangent t;
+    for (int k = 0; k < O; ++k)
+      t.d[k] = outer[k] == static_cast<u32>(j) ? Value(1) : Value(0);
+    for (int k = 0; k < I; ++k)
+      t.d[O + k] = column_at_hand(k) == static_cast<u32>(j) ? Value(1) : Value(0);
+    return t;
+  }
+#else
+  using Columns = typename NumbersOf<O + I>::Columns;
+  const Columns* columns;
+  explicit SeedTerms(const ColumnArray<O>& outer) : columns(&columns_at_hand<O + I>()) {
+    Columns all{};
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < O; ++k)
+      all[k] = outer[k];
+    columns_at_hand<O + I>() = all;
+    set_inner(nobody());
+  }
+  static void set_inner(const ColumnArray<I>& inner) {
+    Columns all = columns_at_hand<O + I>();
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < I; ++k)
+      all[O + k] = inner[k];
+    columns_at_hand<O + I>() = all;
+  }
+  Tangent operator()(long long j) const {
     return {columns->ones_at(static_cast<u32>(j))};
+  }
+#endif
+  __device__ static ColumnArray<I> nobody() {
+    ColumnArray<I> columns;
+    SPARSERTC_UNROLLED
+    for (int k = 0; k < I; ++k)
+      columns[k] = 0xFFFFFFFFu;
+    return columns;
   }
 };
 template <class A>
@@ -387,7 +437,6 @@ struct SeedList {
 // ---- sums ----
 
 #ifdef __CUDACC__
-inline constexpr int kMostThreads = 128; // of a block
 /// How many lanes share the thread's task.
 __device__ inline u32& lanes_of_task() {
   __shared__ u32 lanes[kMostThreads];
@@ -416,34 +465,59 @@ __device__ inline Value& kept_number(u32 k) {
 __device__ inline u32 kept_stride() {
   return blockDim.x;
 }
+__device__ inline double number_of_bits(u32 bits, double) {
+  return __hiloint2double(0, static_cast<int>(bits));
+}
+__device__ inline float number_of_bits(u32 bits, float) {
+  return __uint_as_float(bits);
+}
+__device__ inline u32 bits_of_number(double number) {
+  return static_cast<u32>(__double2loint(number));
+}
+__device__ inline u32 bits_of_number(float number) {
+  return __float_as_uint(number);
+}
+/// Where lanes share a task, number k of the unknowns that the thread's terms have as their own
+/// stands where later the derivative by it is kept.
+__device__ inline void stage_column(u32 k, u32 column) {
+  kept_number(k) = number_of_bits(column, Value());
+}
+/// Number k of the unknowns that terms have as their own.
+__device__ inline u32 known_column(const u32* columns, u32 k) {
+  return kShared ? bits_of_number(kept_number(k)) : load(columns + k);
+}
 __device__ inline u32 lanes_mask(u32 lanes) {
   return lanes == 32 ? 0xFFFFFFFFu : ((1u << lanes) - 1u) << (threadIdx.x & 31 & ~(lanes - 1));
 }
 /// The sum over a task's lanes, the same bits in each: a + b is b + a.
-template <class A>
-__device__ A over_lanes(A value) {
-  const u32 lanes = lane_count(), mask = lanes_mask(lanes);
+template <int words, class A>
+__device__ A over_lanes(A a, u32 lanes, u32 mask) {
   for (u32 apart = lanes / 2; apart > 0; apart /= 2)
-    value += __shfl_xor_sync(mask, value, apart);
-  return value;
+    a += __shfl_xor_sync(mask, a, apart);
+  return a;
 }
 /// Of its first `words` tangents alone.
 template <int words, AnyDual N>
-__device__ N over_lanes(N a) {
-  const u32 lanes = lane_count(), mask = lanes_mask(lanes);
+__device__ N over_lanes(N a, u32 lanes, u32 mask) {
   for (u32 apart = lanes / 2; apart > 0; apart /= 2) {
     a.v += __shfl_xor_sync(mask, a.v, apart);
-    SPARSERTC_UNROLLED
     for (int k = 0; k < words; ++k)
       a.t.set_word(k, a.t.word(k) + __shfl_xor_sync(mask, a.t.word(k), apart));
   }
   return a;
 }
-template <AnyDual N>
-__device__ N over_lanes(const N& a) {
-  return over_lanes<N::Tangent::kWords>(a);
+template <int words, class A>
+__device__ A over_lanes(const A& a, u32 lanes) {
+  // With another mask than a constant the lanes look for those with the same, each time.
+  if (__activemask() == 0xFFFFFFFFu)
+    return over_lanes<words>(a, lanes, 0xFFFFFFFFu);
+  return over_lanes<words>(a, lanes, lanes_mask(lanes));
 }
 #else
+template <int words, class A>
+A over_lanes(const A& a, u32) {
+  return a;
+}
 inline u32 lane_count() {
   return 1;
 }
@@ -454,6 +528,7 @@ inline u32 own_lane() {
 struct ThreadState {
   SumState sum;
   TermState term;
+  alignas(NumbersOf<8>::Columns) unsigned char columns_at_hand[sizeof(NumbersOf<8>::Columns)];
   Value kept[SPARSERTC_KEPT];
 };
 inline ThreadState& thread_state() {
@@ -468,6 +543,10 @@ inline SumState& sum_state() {
 inline TermState& term_state() {
   return thread_state().term;
 }
+template <int W>
+typename NumbersOf<W>::Columns& columns_at_hand() {
+  return *reinterpret_cast<typename NumbersOf<W>::Columns*>(thread_state().columns_at_hand);
+}
 /// What a term's own derivatives are until that by the sum is known: number k of the thread.
 inline Value& kept_number(u32 k) {
   return thread_state().kept[k];
@@ -476,7 +555,16 @@ inline Value& kept_number(u32 k) {
 inline u32 kept_stride() {
   return 1;
 }
+/// Number k of the unknowns that terms have as their own.
+inline u32 known_column(const u32* columns, u32 k) {
+  return load(columns + k);
+}
 #endif
+
+template <class A>
+inline constexpr int kWordsOf = 0;
+template <AnyDual N>
+inline constexpr int kWordsOf<N> = N::Tangent::kWords;
 
 /// Of the row's first sum each term has tangents of its own; those that are all terms' are added.
 template <class T, class F>
@@ -486,44 +574,46 @@ __device__ T sum_of_terms(long long first, long long last, const F& term, u32 li
   TermState& state = term_state();
   const u32* const own = state.columns;
   const u32 known = state.terms;
-  state.terms = 0;
-  typename Seed::Columns& at_hand = state.columns_at_hand<kOuter + kInner>();
-  typename Seed::Columns columns = at_hand;
+  const bool has_terms = state.has_terms;
+  state.has_terms = false;
   Value* const kept_numbers = &kept_number(0);
+  const u32 lanes = lane_count(), lane = own_lane();
   LoopLimit limit(line);
   T sum = T(0);
   u32 kept = 0;
-  for (long long k = first + own_lane(); k < last; k += lane_count()) {
+  for (long long k = first + lane; k < last; k += lanes) {
     limit.step();
-    const u32 index = static_cast<u32>(k - first);
-    const bool is_known = index < known;
-    SPARSERTC_UNROLLED
-    for (int i = 0; i < kInner; ++i)
-      columns[kOuter + i] = is_known ? load(own + index * kInner + i) : 0xFFFFFFFFu;
-    at_hand = columns;
+    const u32 index = kShared ? kept : static_cast<u32>(k - first);
+    const bool is_known = has_terms && index < known;
+    ColumnArray<kInner> columns = Seed::nobody();
+    if (is_known) {
+      SPARSERTC_UNROLLED
+      for (int i = 0; i < kInner; ++i)
+        columns[i] = known_column(own, index * kInner + i);
+    }
+    Seed::set_inner(columns);
     const T value = term(k);
-    SPARSERTC_UNROLLED
-    for (int i = 0; is_known && i < kInner; ++i)
-      kept_numbers[(kept * kInner + i) * kept_stride()] = value.t.d[kOuter + i];
-    kept += is_known ? 1 : 0;
+    if (is_known) {
+      SPARSERTC_UNROLLED
+      for (int i = 0; i < kInner; ++i)
+        kept_numbers[(kept * kInner + i) * kept_stride()] = value.t.d[kOuter + i];
+      ++kept;
+    }
     sum += value;
   }
-  SPARSERTC_UNROLLED
-  for (int i = 0; i < kInner; ++i)
-    columns[kOuter + i] = 0xFFFFFFFFu;
-  at_hand = columns;
-  if (known == 0) {
+  Seed::set_inner(Seed::nobody());
+  if (!has_terms) {
     if constexpr (kShared)
-      sum = over_lanes(sum);
+      sum = over_lanes<kOuter + kInner>(sum, lanes);
     return sum;
   }
   if constexpr (kShared)
-    sum = over_lanes<kOuter>(sum);
+    sum = over_lanes<kOuter>(sum, lanes);
   state.kept = kept;
   // The terms' own are kept.
   SPARSERTC_UNROLLED
   for (int i = 0; i < kInner; ++i)
-    sum.t.d[kOuter + i] = i == 0 ? Real(1) : Real(0);
+    sum.t.d[kOuter + i] = i == 0 ? Value(1) : Value(0);
   return sum;
 }
 
@@ -545,14 +635,15 @@ __device__ auto sum_over(long long first, long long last, const F& term,
     sum = sum_of_terms<T>(first, last, term, line);
   } else {
     LoopLimit limit(line);
-    for (long long k = first + own_lane(); k < last; k += lane_count()) {
+    const u32 lanes = lane_count(), lane = own_lane();
+    for (long long k = first + lane; k < last; k += lanes) {
       limit.step();
       if (kChecked)
         state.term = static_cast<u32>(k - first);
       sum += term(k);
     }
     if constexpr (kShared)
-      sum = over_lanes(sum);
+      sum = over_lanes<kWordsOf<T>>(sum, lanes);
   }
   if (kChecked)
     state.inside = false;
