@@ -131,9 +131,12 @@ LuBatchCode make_lu_batch_code(const cuda::Context& gpu, const Assembler& assemb
   LuBatchCode code;
   const double begin = now_us();
   const Target target = find_target(target_of(gpu));
-  code.number_bytes = options.type == ir::Scalar::f32 ? sizeof(float) : sizeof(double);
-  code.vector_bytes =
-      lu_batch_vector_type(options) == ir::Scalar::f32 ? sizeof(float) : sizeof(double);
+  const auto bytes_of = [&options](ir::Scalar type) -> uint32_t {
+    return (type == ir::Scalar::f32 ? sizeof(float) : sizeof(double)) * (options.complex ? 2 : 1);
+  };
+  code.complex = options.complex;
+  code.number_bytes = bytes_of(options.type);
+  code.vector_bytes = bytes_of(lu_batch_vector_type(options));
   if (!is_unrolled(tables, options))
     code.loop = make_lu_batch_loop(tables);
   code.numbers = code.loop ? code.loop->numbers : lu_batch_numbers(tables);
@@ -175,6 +178,7 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
   kernels.factor_threads = code.factor_threads;
   kernels.solve_threads = code.solve_threads;
   kernels.numbers = code.numbers;
+  kernels.complex = code.complex;
   kernels.number_bytes = code.number_bytes;
   kernels.vector_bytes = code.vector_bytes;
   kernels.not_finite_bit = kLuBatchNotFinite;
@@ -183,6 +187,16 @@ std::unique_ptr<lu::GpuBatch> load_lu_batch(const cuda::Context& gpu, const LuBa
 }
 
 namespace {
+
+/// Calls work.operator()<T>() with the type of the batch's numbers.
+template <class Work>
+LuBatchReport with_batch_type(const Matrix& a, const LuBatchRequest& request, const Work& work) {
+  const bool single = request.code.type == ir::Scalar::f32;
+  if (a.imaginary.empty())
+    return single ? work.template operator()<float>() : work.template operator()<double>();
+  return single ? work.template operator()<std::complex<float>>()
+                : work.template operator()<std::complex<double>>();
+}
 
 /// T is the type of the code's numbers.
 template <class T>
@@ -250,9 +264,11 @@ LuBatchReport run_gpu_batch_of(const cuda::Context& gpu, const Assembler& assemb
 
 LuBatchReport run_gpu_batch(const cuda::Context& gpu, const Assembler& assembler, const Matrix& a,
                             const LuTables& tables, const LuBatchRequest& request, TaskPool& pool) {
-  return request.code.type == ir::Scalar::f32
-             ? run_gpu_batch_of<float>(gpu, assembler, a, tables, request, pool)
-             : run_gpu_batch_of<double>(gpu, assembler, a, tables, request, pool);
+  return with_batch_type(a, request, [&]<class T>() {
+    LuBatchRequest of_type = request;
+    of_type.code.complex = lu::ScalarTraits<T>::kComplex;
+    return run_gpu_batch_of<T>(gpu, assembler, a, tables, of_type, pool);
+  });
 }
 
 namespace {
@@ -322,12 +338,8 @@ LuBatchReport run_cpu_batch_of(const Matrix& a, const LuTables& tables,
 
 LuBatchReport run_cpu_batch(const Matrix& a, const LuTables& tables, const LuBatchRequest& request,
                             TaskPool& pool) {
-  const bool single = request.code.type == ir::Scalar::f32;
-  if (a.imaginary.empty())
-    return single ? run_cpu_batch_of<float>(a, tables, request, pool)
-                  : run_cpu_batch_of<double>(a, tables, request, pool);
-  return single ? run_cpu_batch_of<std::complex<float>>(a, tables, request, pool)
-                : run_cpu_batch_of<std::complex<double>>(a, tables, request, pool);
+  return with_batch_type(a, request,
+                         [&]<class T>() { return run_cpu_batch_of<T>(a, tables, request, pool); });
 }
 
 } // namespace sparsertc

@@ -56,7 +56,8 @@ struct LuBatchReport {
 struct LuBatchCode {
   std::vector<uint8_t> image;
   std::optional<LuBatchLoop> loop;
-  uint64_t numbers = 0;      ///< of an instance
+  uint64_t numbers = 0; ///< of an instance
+  bool complex = false;
   uint32_t number_bytes = 8; ///< of each
   uint32_t vector_bytes = 8; ///< of the numbers of right-hand sides and solutions
   uint32_t factor_threads = 0, solve_threads = 0; ///< of a block

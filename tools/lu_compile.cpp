@@ -151,13 +151,6 @@ void add_refinement(Bundle& bundle, LuManifest& manifest, const LuCompileOptions
            {kernels.begin, kernels.update, kernels.residual, kernels.decide, kernels.end}, options);
 }
 
-void check_batch(const LuCompileOptions& options, bool complex) {
-  if (options.precision == LuPrecision::mixed)
-    throw UserError("batches have factors of the matrix's own type", "numbers=f64 or numbers=f32");
-  if (complex && !options.target.is_host)
-    throw UserError("batches of complex matrices are for the CPU", "target=host");
-}
-
 void add_batch(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
                const LuCompileOptions& options) {
   manifest.batch = true;
@@ -169,6 +162,7 @@ void add_batch(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
     options.before_step("code for batches");
   LuBatchOptions batch;
   batch.type = is_single(manifest.type) ? ir::Scalar::f32 : ir::Scalar::f64;
+  batch.complex = is_complex(manifest.type);
   batch.most_multiply_adds = options.batch_budget;
   const bool looped = !is_unrolled(tables, batch);
   const ir::Module module =
@@ -236,8 +230,8 @@ uint32_t multiprocessors_of(const Target& target) {
 }
 
 Bundle compile_lu(const Matrix& matrix, const LuCompileOptions& options) {
-  if (options.batch)
-    check_batch(options, !matrix.imaginary.empty());
+  if (options.batch && options.precision == LuPrecision::mixed)
+    throw UserError("batches have factors of the matrix's own type", "numbers=f64 or numbers=f32");
   const Analysed analysed = matrix.stored == StoredType::none ? analyse_pattern(matrix, options)
                                                               : analyse_values(matrix, options);
   LuManifest manifest = describe(matrix, analysed, options);

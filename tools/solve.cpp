@@ -278,9 +278,6 @@ int run_batch(const SolveOptions& options) {
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
   const Matrix a = read_matrix(options.input.path, read);
-  if (!a.imaginary.empty() && device == 2)
-    throw UserError(Place{a.name, 0, 0, {}}, "batches of complex matrices are for the CPU",
-                    "--device=cpu");
   const LuAnalysis analysis = analyse_lu(a, solver.analysis);
   const LuSymbolicOptions symbolic = to_symbolic_options(options, device);
   LuPatternFinder finder(symbolic, options.cache, &pool);
@@ -296,7 +293,7 @@ int run_batch(const SolveOptions& options) {
   if (solver.precision == LuPrecision::f32)
     request.code.type = ir::Scalar::f32;
   LuBatchReport report;
-  if (gpu && a.imaginary.empty()) {
+  if (gpu) {
     const std::unique_ptr<Assembler> assembler =
         require_cached_assembler(options.assembler, options.cache);
     report = run_gpu_batch(*gpu, *assembler, a, tables, request, pool);

@@ -685,7 +685,7 @@ uint64_t lu_batch_numbers(const LuTables& tables) {
 }
 
 bool is_unrolled(const LuTables& tables, const LuBatchOptions& options) {
-  return multiply_adds(tables) <= options.most_multiply_adds &&
+  return !options.complex && multiply_adds(tables) <= options.most_multiply_adds &&
          lu_batch_numbers(tables) <= kMostNumbers;
 }
 

@@ -1,7 +1,7 @@
 #include "compiler/lower/lu_batch_loop.h"
 
 #include "compiler/lower/lu_batch.h"
-#include "ir/builder.h"
+#include "compiler/lower/lu_kernel_writer.h"
 #include "ir/lu_batch_loop.h"
 #include "ir/verifier.h"
 
@@ -24,32 +24,27 @@ constexpr uint32_t kProducts = LuBatchLoop::kProducts;
 constexpr uint32_t kWords = LuBatchLoop::kWords;
 constexpr uint32_t kGroup = LuBatchLoop::kGroup;
 
-class LoopWriter {
+/// Holds the options that LuKernelWriter refers to.
+struct LoopKernelOptions {
+  LuKernelOptions kernels;
+};
+
+class LoopWriter : LoopKernelOptions, protected LuKernelWriter {
 public:
-  LoopWriter(ir::Module& module, const char* name, Scalar type, Scalar vector_type)
-      : type_(type), vector_type_(vector_type), bytes_(bytes_of(type)),
-        vector_bytes_(bytes_of(vector_type)), b_(module, function_of(module, name)) {}
+  /// `given`: the type of the matrix, or of the vectors.
+  LoopWriter(ir::Module& module, const char* name, const LuBatchOptions& options, Scalar given)
+      : LoopKernelOptions{kernel_options(options, given)},
+        LuKernelWriter(module, kernels, name, kLuBatchLanes) {}
 
 protected:
-  static uint32_t bytes_of(Scalar type) { return type == Scalar::f64 ? 8 : 4; }
-  static ir::Function& function_of(ir::Module& module, const char* name) {
-    ir::Function& function = module.functions.emplace_back();
-    function.name = name;
-    function.kind = ir::FunctionKind::kernel;
-    function.block[0] = kLuBatchLanes;
-    return function;
+  static LuKernelOptions kernel_options(const LuBatchOptions& options, Scalar given) {
+    LuKernelOptions kernels;
+    kernels.type = options.type;
+    kernels.given = given;
+    kernels.complex = options.complex;
+    return kernels;
   }
 
-  Reg pointer(const char* name, Scalar element) {
-    return b_.parameter(ir::Type::pointer(ir::Space::device, element), name);
-  }
-  Reg number(const char* name) { return b_.parameter(Scalar::i32, name); }
-  Operand real(double value) const {
-    return type_ == Scalar::f64 ? Operand::f64(value) : Operand::f32(static_cast<float>(value));
-  }
-  Reg element(Reg pointer, Reg index, uint32_t bytes) {
-    return b_.index(pointer, index, Operand::integer(bytes));
-  }
   Reg is_word(Reg word) {
     return b_.compare(Comparison::ge, Scalar::i32, word, Operand::integer(0));
   }
@@ -63,7 +58,7 @@ protected:
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, instance_, instances));
     // Of a vector [row][instance].
     row_bytes_ = b_.mul(Scalar::i64, b_.convert(Scalar::i64, instances, Conversion::sign),
-                        Operand::integer(vector_bytes_));
+                        Operand::integer(given_bytes()));
   }
   void find_numbers(Reg factors, Reg numbers) {
     const Reg group = b_.special(Special::block_x);
@@ -73,20 +68,18 @@ protected:
     numbers_ = element(b_.offset(factors, before), lane_, bytes_);
   }
   Reg place(Reg number) { return element(numbers_, number, kLuBatchLanes * bytes_); }
-  Reg load(Reg number) { return b_.load(place(number), 0); }
-  void store(Reg number, Reg value) { b_.store(place(number), 0, value); }
+  LuNumber load(Reg number) { return load_number(place(number)); }
+  void store(Reg number, LuNumber value) { store_number(place(number), value); }
+  void move(LuNumber from, LuNumber to) {
+    b_.move(from.re, to.re);
+    if (complex_)
+      b_.move(from.im, to.im);
+  }
   /// vector[row * instances + instance].
   Reg in_vector(Reg vector, Reg row) {
     const Reg bytes =
         b_.mul(Scalar::i64, b_.convert(Scalar::i64, row, Conversion::sign), row_bytes_);
-    return element(b_.offset(vector, bytes), instance_, vector_bytes_);
-  }
-  /// Rounded once to `to`.
-  Reg scaled(Reg value, Scalar from, Reg factor, Scalar to) {
-    const Reg exact =
-        from == Scalar::f64 ? value : b_.convert(Scalar::f64, value, Conversion::exact);
-    const Reg product = b_.mul(Scalar::f64, exact, factor);
-    return to == Scalar::f64 ? product : b_.convert(to, product, Conversion::nearest);
+    return element(b_.offset(vector, bytes), instance_, given_bytes());
   }
 
   /// A loop over packets, the next one being read while this one is worked on. `add` adds a
@@ -94,7 +87,7 @@ protected:
   template <class Add, class Finish>
   void for_each_packet(Reg packets, Reg count, const Add& add, const Finish& finish) {
     const Reg next = b_.fresh_tuple(Scalar::i32, kWords), now = b_.fresh_tuple(Scalar::i32, kWords);
-    const Reg sum = b_.constant(type_, real(0));
+    const LuNumber sum = zero();
     read_packet(packets, next);
     const Reg packet = b_.for_loop(count, 1);
     for (uint32_t i = 0; i < kWords; ++i)
@@ -104,9 +97,9 @@ protected:
         b_.offset(element(packets, packet, kWords * kWord), Operand::integer(kWords * kWord)),
         next);
     b_.if_begin(is_word(now[LuBatchLoop::start]));
-    b_.load(place(now[LuBatchLoop::start]), 0, 1, Cache::normal, sum);
+    move(load(now[LuBatchLoop::start]), sum);
     b_.end();
-    std::array<Reg, 2 * kProducts> operand;
+    std::array<LuNumber, 2 * kProducts> operand;
     for (uint32_t i = 0; i < 2 * kProducts; ++i)
       operand[i] = load(now[i]);
     for (uint32_t i = 0; i < kProducts; ++i)
@@ -117,9 +110,6 @@ protected:
     b_.end();
   }
 
-  const Scalar type_, vector_type_; ///< the latter of what is given and wanted, by row
-  const uint32_t bytes_, vector_bytes_;
-  ir::Builder b_;
   Reg lane_, instance_, row_bytes_, numbers_;
 
 private:
@@ -131,11 +121,11 @@ private:
 
 class FactorLoop : LoopWriter {
 public:
-  FactorLoop(ir::Module& module, Scalar type)
-      : LoopWriter(module, kLuBatchFactorKernel, type, type) {}
+  FactorLoop(ir::Module& module, const LuBatchOptions& options)
+      : LoopWriter(module, kLuBatchFactorKernel, options, options.type) {}
 
   void write() {
-    const Reg values = pointer("values", type_), factors = pointer("factors", type_),
+    const Reg values = given_pointer("values"), factors = number_pointer("factors"),
               status = pointer("status", Scalar::i32), instances = number("instances");
     threshold_ = b_.parameter(type_, "threshold");
     const Reg numbers = number("numbers"), source = pointer("source", Scalar::i32),
@@ -144,19 +134,21 @@ public:
               packets = pointer("packets", Scalar::i32), count = number("count");
     begin_instance(instances);
     find_numbers(factors, numbers);
-    zero_ = b_.constant(type_, real(0));
+    const LuNumber plus_zero = zero();
+    zero_ = plus_zero.re;
     const auto from_end = [&](int64_t distance) {
       return b_.add(Scalar::i32, numbers, Operand::integer(-distance));
     };
-    store(from_end(2), zero_);
-    store(from_end(1), b_.constant(type_, real(-0.0)));
-    check_ = b_.constant(type_, real(0));
+    store(from_end(2), plus_zero);
+    store(from_end(1), negated(plus_zero));
+    check_ = real_constant(0);
     replaced_ = b_.constant(Scalar::i32, Operand::integer(0));
 
     read_matrix(values, source, slot, end, scale, entries);
     for_each_packet(
-        packets, count, [&](Reg left, Reg right, Reg sum) { b_.fma(type_, left, right, sum, sum); },
-        [&](Reg words, Reg sum) { finish(words, sum); });
+        packets, count,
+        [&](LuNumber left, LuNumber right, LuNumber sum) { fma(left, right, sum, sum); },
+        [&](Reg words, LuNumber sum) { finish(words, sum); });
 
     const Reg bad = b_.compare(Comparison::ne, type_, check_, check_);
     const Reg marked =
@@ -171,7 +163,7 @@ public:
 private:
   /// B to its slots, the largest of each column to its place.
   void read_matrix(Reg values, Reg source, Reg slot, Reg end, Reg scale, Reg entries) {
-    const Reg largest = b_.constant(type_, real(0));
+    const LuNumber largest = zero();
     const Reg first = b_.for_loop(entries, kGroup);
     const auto words = [&](Reg table) {
       return b_.load(element(table, first, kWord), 0, kGroup, Cache::readonly);
@@ -185,29 +177,28 @@ private:
       factor[i + 1] = pair[1];
     }
     for (uint32_t i = 0; i < kGroup; ++i)
-      value[i] = b_.load(in_vector(values, from[i]), 0, 1, Cache::readonly);
+      value[i] = load_given(in_vector(values, from[i]), Cache::readonly);
     for (uint32_t i = 0; i < kGroup; ++i) {
-      const Reg entry = scaled(value[i], type_, factor[i], type_);
+      const LuNumber entry = scaled(value[i], factor[i]);
       store(to[i], entry);
-      const Reg magnitude = b_.value(Opcode::abs, type_, {entry});
-      const Reg larger = b_.compare(Comparison::gt, type_, magnitude, largest);
-      b_.select(type_, larger, magnitude, largest, largest);
+      const Reg size = magnitude(entry);
+      const Reg larger = b_.compare(Comparison::gt, type_, size, largest.re);
+      b_.select(type_, larger, size, largest.re, largest.re);
       b_.if_begin(is_word(last[i]));
       store(last[i], largest);
-      b_.constant(type_, real(0), largest);
+      b_.constant(type_, real(0), largest.re);
       b_.end();
     }
     b_.end();
   }
 
-  void finish(Reg words, Reg sum) {
+  void finish(Reg words, LuNumber sum) {
     watch(sum);
     b_.if_begin(is_word(words[LuBatchLoop::pivot]));
-    const Reg product = b_.mul(type_, sum, load(words[LuBatchLoop::pivot]));
-    store(words[LuBatchLoop::side], b_.value(Opcode::neg, type_, {product}));
+    store(words[LuBatchLoop::side], negated(mul(sum, load(words[LuBatchLoop::pivot]))));
     b_.else_mark();
     b_.if_begin(is_word(words[LuBatchLoop::side]));
-    replace_and_invert(load(words[LuBatchLoop::side]), sum);
+    replace_and_invert(load(words[LuBatchLoop::side]).re, sum);
     watch(sum);
     b_.end();
     b_.end();
@@ -215,19 +206,16 @@ private:
   }
 
   /// Notes whether a number is finite: 0 times another one is a NaN.
-  void watch(Reg value) { b_.fma(type_, value, zero_, check_, check_); }
+  void watch(LuNumber value) {
+    b_.fma(type_, value.re, zero_, check_, check_);
+    if (complex_)
+      b_.fma(type_, value.im, zero_, check_, check_);
+  }
 
-  void replace_and_invert(Reg largest, Reg value) {
+  void replace_and_invert(Reg largest, LuNumber value) {
     const Reg least = b_.mul(type_, threshold_, largest);
-    const Reg magnitude = b_.value(Opcode::abs, type_, {value});
-    const Reg small = b_.compare(Comparison::lt, type_, magnitude, least);
-    const Scalar bits = type_ == Scalar::f64 ? Scalar::i64 : Scalar::i32;
-    const Reg negative =
-        b_.compare(Comparison::lt, bits, b_.bitcast(bits, value), Operand::integer(0));
-    const Reg minus = b_.value(Opcode::neg, type_, {least});
-    const Reg replacement = b_.select(type_, negative, minus, least);
-    const Reg divisor = b_.select(type_, small, replacement, value);
-    b_.value(Opcode::div, type_, {b_.constant(type_, real(1)), divisor}, value);
+    const Reg small = b_.compare(Comparison::lt, type_, magnitude(value), least);
+    move(reciprocal(select(small, with_phase(value, least), value)), value);
     const Reg more = b_.add(Scalar::i32, replaced_, Operand::integer(1));
     b_.select(Scalar::i32, small, more, replaced_, replaced_);
   }
@@ -237,12 +225,12 @@ private:
 
 class SolveLoop : LoopWriter {
 public:
-  SolveLoop(ir::Module& module, Scalar type, Scalar vector_type)
-      : LoopWriter(module, kLuBatchSolveKernel, type, vector_type) {}
+  SolveLoop(ir::Module& module, const LuBatchOptions& options)
+      : LoopWriter(module, kLuBatchSolveKernel, options, lu_batch_vector_type(options)) {}
 
   void write() {
-    const Reg right = pointer("b", vector_type_), x = pointer("x", vector_type_),
-              factors = pointer("factors", type_), instances = number("instances"),
+    const Reg right = given_pointer("b"), x = given_pointer("x"),
+              factors = number_pointer("factors"), instances = number("instances"),
               numbers = number("numbers"), row = pointer("row", Scalar::i32),
               row_scale = pointer("row_scale", Scalar::f64),
               column = pointer("column", Scalar::i32),
@@ -255,29 +243,25 @@ public:
     // Places of unknowns: the first is in the first packet of the forward substitution.
     const Reg unknowns = b_.load(forward, int64_t{LuBatchLoop::start} * kWord, 1, Cache::readonly);
     for_each_row(n, row, row_scale, [&](Reg i, Reg number, Reg factor) {
-      const Reg given = b_.load(in_vector(right, number), 0, 1, Cache::readonly);
-      store(b_.add(Scalar::i32, unknowns, i), scaled(given, vector_type_, factor, type_));
+      store(b_.add(Scalar::i32, unknowns, i),
+            load_scaled(in_vector(right, number), factor, Cache::readonly));
     });
     for_each_packet(
         forward, forward_count,
-        [&](Reg left, Reg z, Reg sum) {
-          b_.fma(type_, b_.value(Opcode::neg, type_, {left}), z, sum, sum);
-        },
-        [&](Reg words, Reg sum) {
-          store(words[LuBatchLoop::result], b_.mul(type_, sum, load(words[LuBatchLoop::pivot])));
+        [&](LuNumber left, LuNumber z, LuNumber sum) { fma(negated(left), z, sum, sum); },
+        [&](Reg words, LuNumber sum) {
+          store(words[LuBatchLoop::result], mul(sum, load(words[LuBatchLoop::pivot])));
         });
     for_each_packet(
         backward, backward_count,
-        [&](Reg left, Reg known, Reg sum) { b_.fma(type_, left, known, sum, sum); },
-        [&](Reg words, Reg sum) {
-          const Reg minus = b_.value(Opcode::neg, type_, {sum});
-          const Reg z = load(words[LuBatchLoop::result]);
-          store(words[LuBatchLoop::result],
-                b_.fma(type_, minus, load(words[LuBatchLoop::pivot]), z));
+        [&](LuNumber left, LuNumber known, LuNumber sum) { fma(left, known, sum, sum); },
+        [&](Reg words, LuNumber sum) {
+          const LuNumber minus = negated(sum);
+          const LuNumber z = load(words[LuBatchLoop::result]);
+          store(words[LuBatchLoop::result], fma(minus, load(words[LuBatchLoop::pivot]), z));
         });
     for_each_row(n, column, column_scale, [&](Reg i, Reg number, Reg factor) {
-      const Reg value = load(b_.add(Scalar::i32, unknowns, i));
-      b_.store(in_vector(x, number), 0, scaled(value, type_, factor, vector_type_));
+      store_scaled(in_vector(x, number), load(b_.add(Scalar::i32, unknowns, i)), factor);
     });
     b_.end();
     b_.return_void();
@@ -298,8 +282,8 @@ private:
 ir::Module make_lu_batch_loop_kernels(const LuBatchOptions& options) {
   ir::Module module;
   module.functions.reserve(2); // the writers hold references
-  FactorLoop(module, options.type).write();
-  SolveLoop(module, options.type, lu_batch_vector_type(options)).write();
+  FactorLoop(module, options).write();
+  SolveLoop(module, options).write();
   ir::verify_or_throw(module, "lowering the loops of a batch of sparse LU");
   return module;
 }

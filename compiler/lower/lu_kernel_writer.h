@@ -247,7 +247,12 @@ protected:
   }
   /// One of the caller's numbers times a factor (f64), rounded to the factors' type.
   LuNumber load_scaled(ir::Reg place, ir::Reg factor, ir::Cache cache) {
-    const ir::Reg given = b_.load(place, 0, complex_ ? 2 : 1, cache);
+    return scaled(load_given(place, cache), factor);
+  }
+  ir::Reg load_given(ir::Reg place, ir::Cache cache) {
+    return b_.load(place, 0, complex_ ? 2 : 1, cache);
+  }
+  LuNumber scaled(ir::Reg given, ir::Reg factor) {
     const auto part = [&](ir::Reg value) {
       const ir::Reg exact = options_.given == ir::Scalar::f64
                                 ? value

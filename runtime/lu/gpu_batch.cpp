@@ -88,7 +88,7 @@ void GpuBatchKernels::launch(const cuda::Kernel& kernel, uint32_t threads, uint6
 
 void GpuBatchKernels::factor(cuda::DeviceAddress values, const GpuBatchMemory& memory,
                              const cuda::Stream& stream, const FactorOptions& options) const {
-  const bool wide = code_.number_bytes == sizeof(double);
+  const bool wide = code_.number_bytes == sizeof(double) * (code_.complex ? 2 : 1);
   const double threshold =
       options.pivot_threshold > 0
           ? options.pivot_threshold

@@ -23,8 +23,9 @@ struct GpuBatchCode {
   uint32_t factor_threads = 0; ///< of a block, a multiple of `lanes`
   uint32_t solve_threads = 0;
   uint64_t numbers = 0;        ///< of an instance in the memory of the factors
-  uint32_t number_bytes = 8;   ///< of each of them and of values: 4 or 8
-  uint32_t vector_bytes = 8;   ///< of each number of right-hand sides and solutions: 4 or 8
+  bool complex = false;        ///< whether numbers are pairs of parts
+  uint32_t number_bytes = 8;   ///< of each of them and of values: 4, 8 or 16
+  uint32_t vector_bytes = 8;   ///< of each number of right-hand sides and solutions
   uint32_t not_finite_bit = 0; ///< of a status word
 };
 

@@ -218,6 +218,7 @@ void LuPlan::load_batch(const Bundle& bundle, const std::string& name) {
   code.factor_threads = kernels.factor_threads;
   code.solve_threads = kernels.solve_threads;
   code.numbers = kernels.numbers;
+  code.complex = is_complex(manifest_.type);
   code.number_bytes = code.vector_bytes = bytes_of(manifest_.type);
   code.not_finite_bit = lu::kBatchNotFinite;
   gpu.make_current();

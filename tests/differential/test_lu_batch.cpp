@@ -15,6 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -193,6 +194,41 @@ TEST_CASE("batch: by tables, the bits of straight-line code", "[lu_batch]") {
   test::check_batch(*scene.context, tables, values, random, looped);
 }
 
+/// Complex, with diagonals that dominate.
+template <class T>
+std::vector<std::vector<T>> complex_dominant(const Pattern& pattern, Random& random,
+                                             uint64_t instances) {
+  std::vector<std::vector<T>> batch;
+  for (uint64_t s = 0; s < instances; ++s) {
+    batch.emplace_back();
+    for (const std::complex<double> value :
+         test::dominant_values<std::complex<double>>(pattern, random))
+      batch.back().push_back(lu::to_scalar<T>(value));
+  }
+  return batch;
+}
+
+TEST_CASE("batch: complex, by tables", "[lu_batch]") {
+  using C64 = std::complex<float>;
+  using C128 = std::complex<double>;
+  Scene scene;
+  Random random(25);
+  for (const Pattern& pattern :
+       {test::random_square(random, 25, 3), arrow(12, true), arrow(12, false), tridiagonal(1)}) {
+    const LuTables tables = test::tables_in_order(pattern, &random);
+    for (const double threshold : {0.0, 0.9}) {
+      test::check_batch(*scene.context, tables, complex_dominant<C128>(pattern, random, 35), random,
+                        {}, threshold);
+      test::check_batch(*scene.context, tables, complex_dominant<C64>(pattern, random, 3), random,
+                        {}, threshold);
+    }
+  }
+  const Pattern pattern = tridiagonal(10);
+  std::vector<std::vector<C128>> values = complex_dominant<C128>(pattern, random, 3);
+  values[1][4] = {1, std::numeric_limits<double>::quiet_NaN()};
+  test::check_batch(*scene.context, test::tables_in_order(pattern), values, random);
+}
+
 TEST_CASE("batch: pivots that are replaced", "[lu_batch]") {
   Scene scene;
   Random random(13);
@@ -320,6 +356,15 @@ TEST_CASE("batch: the road of the command", "[lu_batch]") {
   CHECK(looped.not_finite == 0);
   CHECK(looped.residual < 1e-6);
   CHECK(looped.residual > 1e-10); // in single precision
+  Matrix complex = a;
+  for (uint64_t p = 0; p < a.pattern.nnz(); ++p)
+    complex.imaginary.push_back(0.5 * random.symmetric());
+  const LuBatchReport pairs =
+      run_gpu_batch(*scene.context, NeverAsked(), complex, tables, request, pool);
+  CHECK(pairs.strategy == "looped");
+  CHECK(pairs.not_finite == 0);
+  CHECK(pairs.residual < 1e-13);
+  CHECK(pairs.residual == run_cpu_batch(complex, tables, request, pool).residual);
   request.factor.pivot_threshold = 0.999;
   const LuBatchReport replaced =
       run_gpu_batch(*scene.context, NeverAsked(), a, tables, request, pool);

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <complex>
 #include <vector>
 
 using namespace sparsertc;
@@ -34,6 +35,17 @@ TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
   LuBatchOptions looped;
   looped.most_multiply_adds = 0;
   test::check_batch(*context, tables, values, random, looped);
+  std::vector<std::vector<std::complex<double>>> complex;
+  std::vector<std::vector<std::complex<float>>> complex_single;
+  for (int s = 0; s < 75; ++s) {
+    complex.push_back(test::dominant_values<std::complex<double>>(pattern, random));
+    complex_single.emplace_back();
+    for (const std::complex<double> value : complex.back())
+      complex_single.back().push_back(lu::to_scalar<std::complex<float>>(value));
+  }
+  test::check_batch(*context, tables, complex, random);
+  test::check_batch(*context, tables, complex, random, {}, 0.9);
+  test::check_batch(*context, tables, complex_single, random);
   std::vector<std::vector<float>> single;
   for (const std::vector<double>& one : values)
     single.emplace_back(one.begin(), one.end());

@@ -188,6 +188,22 @@ TEST_CASE("lu batch api: interpreted, unrolled and by tables, the bits of the ho
     }
 }
 
+TEST_CASE("lu batch api: complex matrices, interpreted", "[lu_api]") {
+  Random random(test_seed(kSeed + 8));
+  const HostContext host;
+  InterpretedContext there;
+  for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::f32}) {
+    CAPTURE(static_cast<int>(precision));
+    const Matrix a = safe_matrix(random_square(random, 11, 2), random, true);
+    const Bundle bundle = lu_bundle(a, batch_choice("sm_80", precision));
+    const LuHandle lu = load(there.context, bundle), same = load(host.context, bundle);
+    const std::vector<Matrix> matrices = like(a, random, 34);
+    const Solved solved = solve_batch(there.context, false, lu, matrices);
+    check_solved(matrices, solved, precision == LuPrecision::f32);
+    CHECK(solve_batch(host.context, true, same, matrices).x == solved.x);
+  }
+}
+
 TEST_CASE("lu batch api: an empty matrix, no instances", "[lu_api]") {
   Random random(test_seed(kSeed + 2));
   const HostContext host;
