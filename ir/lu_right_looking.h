@@ -20,6 +20,13 @@
 // vector of n numbers, in which row i stands at place i. A *compressed* one looks for row i among
 // the rows of column k by bisection, which takes no memory (Xia, Jiang, Agrawal and Ramnath,
 // "End-to-end LU factorization of large matrices on GPUs", PPoPP 2023). Both give the same bits.
+//
+// The last columns may be a *dense tail*: when nothing more is subtracted from them by columns before
+// it, the square of its rows and columns is factorized as a dense matrix, in blocks of columns. So
+//
+//   v(i,j) = v(i,j) - v(i,k) * (v(k,j) * d(k))     for k ascending, from the tail's first column on,
+//
+// also where L'+U has no entry: such products are zero.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +90,7 @@ struct LuRightLooking {
   std::vector<LuStageRun> runs;
   /// Vectors of n numbers for dense updates: the warps of the largest run that has any.
   uint32_t dense_columns = 0;
+  uint32_t tail_columns = 0; ///< the last of all, which are no sources
 
   uint32_t stages() const { return static_cast<uint32_t>(stage_offset.size() - 1); }
 };

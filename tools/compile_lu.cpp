@@ -65,21 +65,23 @@ void declare(CLI::App& parser, CompileLuOptions& options) {
 }
 
 void check_lu_options(const CLI::App& parser) {
-  refuse_given(parser,
-               {"--network",    "--conv",    "--columns",   "--dtype",      "--layout",
-                "--ldb",        "--ldc",     "--bias",      "--residual",   "--activation",
-                "--half-terms", "--tile",    "--budget",    "--tuning",     "--tuning-mismatch",
-                "--bindable",   "--road",    "--annotate",  "--stop-after", "--dump-ir-after",
-                "--strategy",   "--atomics", "--precision", "--nonfinite",  "--print-timing",
-                "--verify-each"},
-               "not for --op=lu", "leave it out");
+  refuse_given(
+      parser,
+      {"--network",      "--conv",       "--columns",    "--dtype",      "--layout",
+       "--ldb",          "--ldc",        "--bias",       "--residual",   "--activation",
+       "--half-terms",   "--tile",       "--budget",     "--tuning",     "--tuning-mismatch",
+       "--bindable",     "--road",       "--annotate",   "--stop-after", "--dump-ir-after",
+       "--strategy",     "--atomics",    "--dense-tail", "--precision",  "--nonfinite",
+       "--print-timing", "--verify-each"},
+      "not for --op=lu", "leave it out");
 }
 
 void check_no_lu_options(const CLI::App& parser) {
   refuse_given(parser,
                {"--matching", "--order", "--blocks", "--placement", "--symbolic", "--memory-limit",
-                "--verify", "--strategy", "--atomics", "--numbers", "--pivot-threshold",
-                "--multiprocessors", "--no-transposed", "--batch", "--batch-budget"},
+                "--verify", "--strategy", "--atomics", "--dense-tail", "--numbers",
+                "--pivot-threshold", "--multiprocessors", "--no-transposed", "--batch",
+                "--batch-budget"},
                "only for --op=lu", "say --op=lu, or leave it out");
 }
 

@@ -44,6 +44,7 @@ LuStrategyReport strategy_of(const Matrix& matrix, const LuAnalysis& analysis,
   request.number_bytes = request.complex ? 16 : 8;
   request.memory_bytes = options.symbolic.memory_limit;
   request.atomics = options.atomics;
+  request.tail_columns = to_tail_columns(options);
   try {
     return report_strategy(tables, request);
   } catch (const UserError& error) {

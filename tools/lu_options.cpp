@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -98,6 +99,12 @@ void declare(CLI::App& parser, LuOptions& options) {
                 "With columns by levels, let several warps add to one column: the last bits then "
                 "differ from run to run")
       ->group("Sparse LU");
+  parser
+      .add_option("--dense-tail", options.dense_tail,
+                  "With columns by levels, factorize so many of the last ones as a dense matrix: "
+                  "a number, off, or auto: what promises the least time")
+      ->capture_default_str()
+      ->group("Sparse LU");
   parser.add_flag("--verify", options.symbolic.verify, "Find them on the CPU as well, and compare")
       ->group("Sparse LU");
 }
@@ -106,6 +113,20 @@ LuStrategy to_strategy(const LuOptions& options) {
   return static_cast<LuStrategy>(
       choose_word("--strategy", options.strategy,
                   std::vector<std::string>(kLuStrategyWords.begin(), kLuStrategyWords.end())));
+}
+
+std::optional<uint32_t> to_tail_columns(const LuOptions& options) {
+  const std::string& word = options.dense_tail;
+  if (word == "auto")
+    return std::nullopt;
+  if (word == "off")
+    return 0;
+  uint32_t columns = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), columns);
+  if (error != std::errc() || end != word.data() + word.size())
+    throw UsageError(
+        fmt::format("--dense-tail: expected auto, off or a number of columns, not {}", word));
+  return columns;
 }
 
 LuAnalysisOptions to_analysis_options(const LuOptions& options) {

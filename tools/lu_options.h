@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace sparsertc {
@@ -29,12 +30,15 @@ struct LuOptions {
   /// How a GPU factorizes: kLuStrategyWords.
   std::string strategy = "auto";
   bool atomics = false;
+  std::string dense_tail = "auto"; ///< auto, off, or columns
 };
 void declare(CLI::App& parser, LuOptions& options);
 /// Without pool and progress, which the command adds. Reads the file of permutations.
 LuAnalysisOptions to_analysis_options(const LuOptions& options);
 /// UsageError for an unknown word.
 LuStrategy to_strategy(const LuOptions& options);
+/// Of --dense-tail; UsageError where it is no number.
+std::optional<uint32_t> to_tail_columns(const LuOptions& options);
 
 /// Writes the permutations of an analysis as --placement reads them: 2 x n, .npy.
 void write_placement(const std::string& path, const LuAnalysis& analysis);

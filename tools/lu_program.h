@@ -35,7 +35,8 @@ struct LuGpuOptions {
   /// How to factorize. What is not dataflow needs NVRTC where the plan is made.
   LuStrategy strategy = LuStrategy::dataflow;
   LuStageFusion fusion = LuStageFusion::automatic;
-  bool atomics = false; ///< LuRightLookingOptions
+  bool atomics = false;                 ///< LuRightLookingOptions
+  std::optional<uint32_t> tail_columns; ///< the same
   /// Multiply-adds in straight-line code, of kernels that are made for the pattern.
   uint64_t budget = LuEmittedOptions().most_multiply_adds;
   /// Assembles these, if given; else the driver does, which takes longer.

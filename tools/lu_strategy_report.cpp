@@ -98,6 +98,7 @@ LuStrategyReport report_strategy(const LuTables& tables, LuStrategyRequest reque
   }
   const LuRightLooking plan = make_right_looking(tables, report.choice.right_looking);
   report.bytes = right_looking_bytes(tables, plan, request.number_bytes);
+  report.tail_columns = plan.tail_columns;
   for (const LuStageRun& run : plan.runs)
     report.ranges.push_back(range_of(plan, run));
   return report;
@@ -113,6 +114,7 @@ Json to_json(const LuStrategyReport& report) {
                {"bytes_dataflow", report.choice.dataflow_bytes},
                {"dense_columns_fitting", report.choice.columns.fitting()},
                {"columns_in_flight", report.choice.columns.in_flight},
+               {"tail_columns", report.tail_columns},
                {"ranges", Json::array()}};
   const bool emitted = report.choice.strategy == LuStrategy::emitted;
   for (const LuLevelRange& range : report.ranges) {
@@ -171,6 +173,9 @@ std::string to_text(const LuStrategyReport& report, uint64_t levels) {
                         who_works(alone, strategy));
     first = end;
   }
+  if (report.tail_columns > 0)
+    text +=
+        fmt::format("{:>15}  the last {} columns as a dense matrix\n", "then", report.tail_columns);
   return text;
 }
 

@@ -34,6 +34,7 @@ struct LuStrategyReport {
   uint64_t bytes = 0; ///< of tables, and of dense vectors, in device memory
   /// Of columns by levels; empty for dataflow, whose tasks wait for entries and not for levels.
   std::vector<LuLevelRange> ranges;
+  uint32_t tail_columns = 0; ///< of columns by levels: that are a dense matrix at the end
 };
 
 /// For the GPU of this machine, or else as if for an H200. Of `request` the strategy, the data type

@@ -340,6 +340,7 @@ int run(const SolveOptions& options) {
   LuGpuOptions gpu_options;
   gpu_options.strategy = to_strategy(options.lu);
   gpu_options.atomics = options.lu.atomics;
+  gpu_options.tail_columns = to_tail_columns(options.lu);
   gpu_options.memory_limit = options.lu.symbolic.memory_limit;
   const bool named = gpu_options.strategy != LuStrategy::automatic;
   if (named && device == 1)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -28,6 +29,13 @@ constexpr uint64_t kLeastShare = 1024;
 constexpr uint64_t kCachedBytes = uint64_t{40} << 20;
 /// Sources of a warp where they are dealt to several.
 constexpr uint32_t kSourcesOfShare = 64;
+/// Of the dense tail's kernels.
+constexpr uint32_t kTailBlock = 64;
+/// What the choice of a tail reckons with, on an H200: microseconds of a level, and of a block of
+/// the tail's columns beside its products; of the tail as a whole; products a microsecond of
+/// columns by levels, and of the tail.
+constexpr double kLevelUs = 5, kTailBlockUs = 50, kTailUs = 20;
+constexpr double kProductsOfUs = 37e3, kTailProductsOfUs = 4.5e6;
 
 /// What is subtracted from one column in one stage.
 struct Target {
@@ -56,7 +64,13 @@ public:
                       "compressed columns take none");
     if (tables_.size == 0)
       return {};
-    sort_sources();
+    const LuLevels levels = factor_levels(tables_, LevelRule::right_looking);
+    std::vector<uint32_t> level_of(tables_.size);
+    for (uint32_t level = 0; level < levels.count(); ++level)
+      for (uint64_t m = levels.offset[level]; m < levels.offset[level + 1]; ++m)
+        level_of[levels.member[m]] = level;
+    choose_tail(level_of);
+    sort_sources(level_of, levels.count());
     add_columns_without_sources();
     for (uint32_t level = 0; level + 1 < level_offset_.size(); ++level)
       add_level(level);
@@ -69,19 +83,54 @@ private:
     return tables_.column_offset[j + 1] - tables_.diagonal[j] - 1;
   }
 
+  uint64_t products_of(uint32_t j) const {
+    return below(j) * (tables_.row_offset[j + 1] - tables_.row_diagonal[j] - 1);
+  }
+
+  /// The columns before the tail take levels and products one by one, the tail itself blocks and
+  /// the products of a dense square.
+  void choose_tail(const std::vector<uint32_t>& level_of) {
+    const uint32_t n = tables_.size;
+    const auto fits = [&](uint32_t columns) {
+      return dense_tail_numbers(columns) * options_.number_bytes <= options_.free_bytes;
+    };
+    first_of_tail_ = n;
+    if (options_.tail_columns) {
+      uint32_t columns = std::min(*options_.tail_columns, n);
+      while (columns > 0 && !fits(columns))
+        columns -= std::min(columns, kTailBlock);
+      first_of_tail_ = n - columns;
+    } else {
+      uint64_t products = 0;
+      uint32_t levels = 0;
+      double best = std::numeric_limits<double>::infinity();
+      for (uint32_t first = 0; first <= n; ++first) {
+        const double columns = n - first, blocks = std::ceil(columns / kTailBlock);
+        const double tail = first == n ? 0
+                                       : kTailUs + kTailBlockUs * blocks +
+                                             columns * columns * columns / 3 / kTailProductsOfUs;
+        const double us = kLevelUs * levels + static_cast<double>(products) / kProductsOfUs + tail;
+        if (us < best && (first == n || fits(n - first))) {
+          best = us;
+          first_of_tail_ = first;
+        }
+        if (first < n) {
+          products += products_of(first);
+          levels = std::max(levels, level_of[first] + 1);
+        }
+      }
+    }
+    plan_.tail_columns = n - first_of_tail_;
+  }
+
   /// The slots of U by the level of their row, then by column, then by row.
-  void sort_sources() {
-    const LuLevels levels = factor_levels(tables_, LevelRule::right_looking);
-    std::vector<uint32_t> level_of(tables_.size);
-    for (uint32_t level = 0; level < levels.count(); ++level)
-      for (uint64_t m = levels.offset[level]; m < levels.offset[level + 1]; ++m)
-        level_of[levels.member[m]] = level;
+  void sort_sources(const std::vector<uint32_t>& level_of, uint64_t levels) {
     last_level_.assign(tables_.size, kNone);
-    level_offset_.assign(levels.count() + 1, 0);
+    level_offset_.assign(levels + 1, 0);
     const auto for_each_source = [&](const auto& f) {
       for (uint32_t k = 0; k < tables_.size; ++k)
         for (uint64_t slot = tables_.column_offset[k]; slot < tables_.diagonal[k]; ++slot)
-          if (const uint32_t j = tables_.row_index[slot]; below(j) > 0)
+          if (const uint32_t j = tables_.row_index[slot]; j < first_of_tail_ && below(j) > 0)
             f(slot, level_of[j], k);
     };
     for_each_source([&](uint64_t, uint32_t level, uint32_t k) {
@@ -104,7 +153,7 @@ private:
   }
 
   void add_columns_without_sources() {
-    for (uint32_t k = 0; k < tables_.size; ++k)
+    for (uint32_t k = 0; k < first_of_tail_; ++k)
       if (last_level_[k] == kNone)
         plan_.update.push_back(finishing(k));
     end_stage(kNone);
@@ -137,7 +186,7 @@ private:
     const uint64_t share = std::max(kLeastShare, products / std::max<uint64_t>(2 * warps, 1));
     std::vector<uint32_t> unfinished;
     for (const Target& target : targets) {
-      const bool last = last_level_[target.column] == level;
+      const bool last = target.column < first_of_tail_ && last_level_[target.column] == level;
       const uint64_t average = target.products / target.sources;
       if (options_.atomics && average < kLanes && target.sources >= 2 * kSourcesOfShare) {
         divide_by_sources(target);
@@ -258,6 +307,8 @@ private:
 
   void make_runs() {
     const uint32_t stages = plan_.stages();
+    if (stages == 0)
+      return; // all columns are in the tail
     if (options_.fusion == LuStageFusion::all) {
       add_run(0, stages, options_.multiprocessors, options_.warps_of_multiprocessor);
       return;
@@ -285,6 +336,7 @@ private:
   const LuColumnMemory memory_;
   const bool may_be_dense_;
   LuRightLooking plan_;
+  uint32_t first_of_tail_ = 0;
   std::vector<uint32_t> last_level_;   ///< of what is subtracted from a column, or kNone
   std::vector<uint64_t> level_offset_; ///< levels + 1 places in plan_.source
   std::vector<uint32_t> column_of_source_;
@@ -304,12 +356,17 @@ LuRightLooking make_right_looking(const LuTables& tables, const LuRightLookingOp
   return Planner(tables, options).make();
 }
 
+uint64_t dense_tail_numbers(uint32_t columns) {
+  const uint64_t side = (uint64_t{columns} + kTailBlock - 1) / kTailBlock * kTailBlock;
+  return side * (side + kTailBlock);
+}
+
 uint64_t right_looking_bytes(const LuTables& tables, const LuRightLooking& plan,
                              uint32_t number_bytes) {
   const uint64_t n = tables.size;
   return plan.update.size() * sizeof(LuUpdate) + plan.source.size() * sizeof(LuSource) +
          (plan.stage_offset.size() + tables.nnz() + 2 * n + 1) * sizeof(uint32_t) +
-         plan.dense_columns * n * number_bytes;
+         std::max(plan.dense_columns * n, dense_tail_numbers(plan.tail_columns)) * number_bytes;
 }
 
 } // namespace sparsertc

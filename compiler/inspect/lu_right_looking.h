@@ -6,6 +6,7 @@
 #include "ir/lu_tables.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace sparsertc {
 
@@ -46,6 +47,9 @@ struct LuRightLookingOptions {
   /// A column with many short sources is given to several warps, which add to the same entries with
   /// atomic operations: the results' last bits then differ from run to run.
   bool atomics = false;
+  /// Columns of the dense tail; else as many as promise the least time. Fewer where its square does
+  /// not fit into free_bytes.
+  std::optional<uint32_t> tail_columns;
 };
 
 LuColumnMemory lu_column_memory(uint32_t size, const LuRightLookingOptions& options);
@@ -53,6 +57,9 @@ LuColumnMemory lu_column_memory(uint32_t size, const LuRightLookingOptions& opti
 /// UserError where the factors have 2^31 entries or more, or where dense vectors are demanded and
 /// not one fits.
 LuRightLooking make_right_looking(const LuTables& tables, const LuRightLookingOptions& options);
+
+/// Numbers of the square in which a dense tail of so many columns is factorized, and beside it.
+uint64_t dense_tail_numbers(uint32_t columns);
 
 /// Device memory of the arrays, of the pattern that the kernels read, and of the dense vectors.
 uint64_t right_looking_bytes(const LuTables& tables, const LuRightLooking& plan,

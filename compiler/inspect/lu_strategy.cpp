@@ -38,6 +38,7 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
   options.free_bytes = room_for_columns(tables, request);
   options.fusion = request.fusion;
   options.atomics = request.atomics;
+  options.tail_columns = request.tail_columns;
   choice.columns = lu_column_memory(tables.size, options);
 
   const auto too_large = fmt::format("the tables of {} multiply-adds take {} bytes, {} may be used",

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace sparsertc {
@@ -35,6 +36,7 @@ struct LuStrategyRequest {
   uint64_t gather_bytes = 0; ///< that the dataflow's tables may take; 0: half of memory_bytes
   LuStageFusion fusion = LuStageFusion::automatic;
   bool atomics = false;
+  std::optional<uint32_t> tail_columns;                    ///< LuRightLookingOptions
   uint64_t budget = LuEmittedOptions().most_multiply_adds; ///< of straight-line code
 };
 

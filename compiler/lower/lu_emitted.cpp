@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <vector>
@@ -28,6 +29,8 @@ constexpr uint32_t kWord = sizeof(uint32_t);
 constexpr uint32_t kAll = 0xFFFFFFFF;
 /// Loads of straight-line code that are on their way together.
 constexpr size_t kAhead = 8;
+/// Products that a loop loads together.
+constexpr uint32_t kTogether = 4;
 
 /// What all functions that compute entries are given.
 class EntryWriter : protected LuKernelWriter {
@@ -250,19 +253,16 @@ public:
     const LuNumber sum = zero();
     if (whole_warp_) {
       const Reg lane = b_.special(Special::lane);
-      const Reg base = b_.for_loop(count, kLanes);
-      const Reg mine = b_.add(Scalar::i32, base, lane);
-      b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, mine, count));
-      add_product(b_.add(Scalar::i32, first, mine), sum);
-      b_.end();
+      const Reg base = b_.for_loop(count, kTogether * kLanes);
+      add_products(b_.add(Scalar::i32, base, lane), kLanes, first, count, sum);
       b_.end();
       add_lanes(sum, b_.constant(Scalar::i32, Operand::integer(kLanes)));
       b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, lane, Operand::integer(0)));
       finish(slot, column, sum);
       b_.end();
     } else {
-      const Reg product = b_.for_loop(count, 1);
-      add_product(b_.add(Scalar::i32, first, product), sum);
+      const Reg base = b_.for_loop(count, kTogether);
+      add_products(base, 1, first, count, sum);
       b_.end();
       finish(slot, column, sum);
     }
@@ -270,13 +270,30 @@ public:
   }
 
 private:
-  void add_product(Reg place, LuNumber sum) {
-    const auto operand = [&](Reg table) {
-      const Reg slot = b_.load(element(table, place, kWord), 0, 1, Cache::readonly);
-      return load_number(element(values_, slot, bytes_));
-    };
-    const LuNumber left = operand(left_), right = operand(right_), pivot = operand(pivot_);
-    fma(left, mul(right, pivot), sum, sum);
+  /// Products number `base`, base + step, ..., as many as are loaded together and there are.
+  void add_products(Reg base, uint32_t step, Reg first, Reg count, LuNumber sum) {
+    std::array<Reg, kTogether> inside;
+    std::array<std::array<Reg, 3>, kTogether> place;
+    std::array<std::array<LuNumber, 3>, kTogether> operand;
+    for (uint32_t p = 0; p < kTogether; ++p) {
+      const Reg number = b_.add(Scalar::i32, base, Operand::integer(p * step));
+      inside[p] = b_.compare(Comparison::lt, Scalar::i32, number, count);
+      // Where there is none, the first is loaded again.
+      const Reg at = b_.add(Scalar::i32, first,
+                            b_.select(Scalar::i32, inside[p], number, Operand::integer(0)));
+      for (uint32_t word = 0; word < 3; ++word) {
+        const Reg table = word == 0 ? left_ : word == 1 ? right_ : pivot_;
+        place[p][word] = b_.load(element(table, at, kWord), 0, 1, Cache::readonly);
+      }
+    }
+    for (uint32_t p = 0; p < kTogether; ++p)
+      for (uint32_t word = 0; word < 3; ++word)
+        operand[p][word] = load_number(element(values_, place[p][word], bytes_));
+    for (uint32_t p = 0; p < kTogether; ++p) {
+      const LuNumber left = select(inside[p], operand[p][0], zero());
+      const LuNumber right = select(inside[p], mul(operand[p][1], operand[p][2]), zero());
+      fma(left, right, sum, sum);
+    }
   }
 
   void finish(Reg slot, Reg column, LuNumber sum) {

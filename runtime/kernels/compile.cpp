@@ -69,6 +69,7 @@ std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t
   cuda::CudaSource source = source_of("lu_right_looking.cu", compute_capability, {"-std=c++17"});
   source.headers.push_back(
       {"lu_right_looking.cuh", std::string(kernel_source("lu_right_looking.cuh"))});
+  source.headers.push_back({"lu_dense_tail.cu", std::string(kernel_source("lu_dense_tail.cu"))});
   return cubin_of(nvrtc, source, "lu_right_looking", cache);
 }
 

@@ -283,6 +283,19 @@ __device__ void grid_barrier(uint64_t* arrived, uint64_t& expected) {
   __syncthreads();
 }
 
+/// Of a warp.
+__device__ void note_largest(FactorRecord* status, Seen seen) {
+  int64_t largest = __double_as_longlong(seen.largest);
+  for (uint32_t step = 16; step > 0; step /= 2) {
+    largest = max(largest, __shfl_down_sync(kAll, largest, step));
+    seen.largest_input = max(seen.largest_input, __shfl_down_sync(kAll, seen.largest_input, step));
+  }
+  if (lane() == 0 && largest != 0)
+    atomicMax(&status->largest, largest);
+  if (lane() == 0 && seen.largest_input != 0)
+    atomicMax(&status->largest_input, seen.largest_input);
+}
+
 /// The stages of a launch.
 template <class T>
 __device__ void run_stages(const RightLookingArguments<T>& a) {
@@ -303,15 +316,7 @@ __device__ void run_stages(const RightLookingArguments<T>& a) {
     else
       grid_barrier(a.arrived, expected);
   }
-  int64_t largest = __double_as_longlong(seen.largest);
-  for (uint32_t step = 16; step > 0; step /= 2) {
-    largest = max(largest, __shfl_down_sync(kAll, largest, step));
-    seen.largest_input = max(seen.largest_input, __shfl_down_sync(kAll, seen.largest_input, step));
-  }
-  if (lane() == 0 && largest != 0)
-    atomicMax(&a.status->largest, largest);
-  if (lane() == 0 && seen.largest_input != 0)
-    atomicMax(&a.status->largest_input, seen.largest_input);
+  note_largest(a.status, seen);
 }
 
 /// The matrix takes its place.
@@ -326,6 +331,12 @@ __device__ void begin(const RightLookingArguments<T>& a) {
 }
 
 } // namespace right_looking
+
+} // namespace sparsertc::kernels
+
+#include "lu_dense_tail.cu"
+
+namespace sparsertc::kernels {
 
 extern "C" __global__ void __launch_bounds__(256)
     sparsertc_lu_right_begin_f64(const __grid_constant__ RightLookingArguments<double> a) {

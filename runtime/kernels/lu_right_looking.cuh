@@ -71,4 +71,21 @@ struct RightLookingArguments {
   uint64_t expected; ///< what it is when the launch begins
 };
 
+/// Columns (and rows) of a block of the dense tail.
+constexpr uint32_t kTailBlock = 64;
+/// Threads of a block of the tail's kernels.
+constexpr uint32_t kTailThreads = 128;
+constexpr uint32_t kTailDiagonalThreads = 256;
+
+template <class T>
+struct DenseTailArguments {
+  RightLookingArguments<T> sparse;
+  uint32_t first;   ///< column of the tail
+  uint32_t columns; ///< of the tail
+  uint32_t stride;  ///< columns, rounded up to a multiple of kTailBlock
+  uint32_t step;    ///< block of columns
+  T* square;        ///< stride x stride, column by column
+  T* scaled;        ///< kTailBlock x stride: v(k,j) * d(k) of the block's rows, row by row
+};
+
 } // namespace sparsertc::kernels

@@ -1,7 +1,6 @@
 #include "runtime/lu/gpu_right_looking.h"
 
 #include "ir/lu_dataflow.h"
-#include "runtime/kernels/lu_right_looking.cuh"
 
 #include <fmt/format.h>
 
@@ -40,12 +39,20 @@ static_assert(sizeof(FactorRecord) == sizeof(LuStatusRecord) &&
 
 constexpr uint32_t kBeginThreads = 256;
 constexpr uint32_t kLanes = 32;
+using kernels::kTailBlock;
+using kernels::kTailDiagonalThreads;
+using kernels::kTailThreads;
 /// In front of the dense vectors: the barrier's counter.
 constexpr uint64_t kBarrierBytes = 256;
 
 template <class T>
 std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
+}
+
+/// Columns of the square of a dense tail.
+uint64_t tail_stride(uint32_t columns) {
+  return (uint64_t{columns} + kTailBlock - 1) / kTailBlock * kTailBlock;
 }
 
 /// Numbers that the inspector has bounded.
@@ -62,13 +69,21 @@ T* at(cuda::DeviceAddress address) {
 
 GpuRightLooking::GpuRightLooking(const cuda::Context& context, std::span<const uint8_t> image,
                                  const LuTables& tables, const LuRightLooking& plan, bool single)
-    : context_(context), module_(context, image),
-      begin_(
-          module_.kernel(single ? "sparsertc_lu_right_begin_f32" : "sparsertc_lu_right_begin_f64")),
-      stages_(module_.kernel(single ? "sparsertc_lu_right_stages_f32"
-                                    : "sparsertc_lu_right_stages_f64")),
-      single_(single), size_(tables.size), slots_(static_cast<uint32_t>(tables.nnz())),
-      dense_columns_(plan.dense_columns), runs_(plan.runs) {
+    : context_(context), module_(context, image), single_(single), size_(tables.size),
+      slots_(static_cast<uint32_t>(tables.nnz())), dense_columns_(plan.dense_columns),
+      tail_columns_(plan.tail_columns), runs_(plan.runs) {
+  const auto kernel = [&](const char* part) {
+    return module_.kernel(fmt::format("sparsertc_lu_{}_{}", part, single ? "f32" : "f64"));
+  };
+  begin_ = kernel("right_begin");
+  stages_ = kernel("right_stages");
+  if (tail_columns_ > 0) {
+    tail_load_ = kernel("tail_load");
+    tail_diagonal_ = kernel("tail_diagonal");
+    tail_panels_ = kernel("tail_panels");
+    tail_update_ = kernel("tail_update");
+    tail_store_ = kernel("tail_store");
+  }
   const cuda::Stream stream(context);
   const std::vector<uint32_t> column_offset = narrowed(tables.column_offset);
   const std::vector<uint32_t> diagonal = narrowed(tables.diagonal);
@@ -90,8 +105,27 @@ GpuRightLooking::Table GpuRightLooking::upload(std::span<const uint8_t> bytes,
 }
 
 uint64_t GpuRightLooking::scratch_bytes() const {
-  return kBarrierBytes +
-         uint64_t{dense_columns_} * size_ * (single_ ? sizeof(float) : sizeof(double));
+  const uint64_t stride = tail_stride(tail_columns_);
+  // The tail comes when there are no dense vectors any more.
+  const uint64_t numbers =
+      std::max(uint64_t{dense_columns_} * size_, stride * (stride + kTailBlock));
+  return kBarrierBytes + numbers * (single_ ? sizeof(float) : sizeof(double));
+}
+
+void GpuRightLooking::launch(const cuda::Kernel& kernel, uint32_t blocks, uint32_t threads,
+                             void* arguments, bool together, const cuda::Stream& stream) const {
+  const cuda::DriverTable& api = context_.api();
+  void* parameters[] = {arguments};
+  const auto doing = [&] { return fmt::format("launching the kernel {}", kernel.name); };
+  // The driver refuses a cooperative launch whose blocks are not all resident at once.
+  if (together)
+    cuda::check(api.cuLaunchCooperativeKernel(kernel.handle, blocks, 1, 1, threads, 1, 1, 0,
+                                              stream.handle(), parameters),
+                "cuLaunchCooperativeKernel", doing);
+  else
+    cuda::check(api.cuLaunchKernel(kernel.handle, blocks, 1, 1, threads, 1, 1, 0, stream.handle(),
+                                   parameters, nullptr),
+                "cuLaunchKernel", doing);
 }
 
 void GpuRightLooking::enqueue(const GpuFactorArrays& arrays, double threshold,
@@ -125,34 +159,49 @@ void GpuRightLooking::enqueue_as(const GpuFactorArrays& arrays, double threshold
   arguments.threshold = static_cast<T>(threshold);
   arguments.arrived = at<uint64_t>(arrays.scratch);
 
-  const cuda::DriverTable& api = context_.api();
-  void* parameters[] = {&arguments};
-  const auto doing = [](const cuda::Kernel& kernel) {
-    return [&kernel] { return fmt::format("launching the kernel {}", kernel.name); };
-  };
   const uint64_t begin_blocks = (uint64_t{slots_} + kBeginThreads - 1) / kBeginThreads;
   const uint64_t most_blocks = 8 * uint64_t{std::max(context_.properties().multiprocessors, 1u)};
-  cuda::check(api.cuLaunchKernel(begin_.handle,
-                                 static_cast<uint32_t>(std::min(begin_blocks, most_blocks)), 1, 1,
-                                 kBeginThreads, 1, 1, 0, stream.handle(), parameters, nullptr),
-              "cuLaunchKernel", doing(begin_));
+  launch(begin_, static_cast<uint32_t>(std::min(begin_blocks, most_blocks)), kBeginThreads,
+         &arguments, false, stream);
   for (const LuStageRun& run : runs_) {
     arguments.first_stage = run.first_stage;
     arguments.end_stage = run.end_stage;
     const uint32_t barriers = run.end_stage - run.first_stage - 1;
-    // The driver refuses a cooperative launch whose blocks are not all resident at once.
-    if (run.blocks > 1 && barriers > 0)
-      cuda::check(api.cuLaunchCooperativeKernel(stages_.handle, run.blocks, 1, 1,
-                                                run.warps * kLanes, 1, 1, 0, stream.handle(),
-                                                parameters),
-                  "cuLaunchCooperativeKernel", doing(stages_));
-    else
-      cuda::check(api.cuLaunchKernel(stages_.handle, run.blocks, 1, 1, run.warps * kLanes, 1, 1, 0,
-                                     stream.handle(), parameters, nullptr),
-                  "cuLaunchKernel", doing(stages_));
+    launch(stages_, run.blocks, run.warps * kLanes, &arguments, run.blocks > 1 && barriers > 0,
+           stream);
     if (run.blocks > 1)
       arguments.expected += uint64_t{run.blocks} * barriers;
   }
+  if (tail_columns_ > 0)
+    enqueue_tail(arrays, arguments, stream);
+}
+
+template <class T>
+void GpuRightLooking::enqueue_tail(const GpuFactorArrays& arrays,
+                                   kernels::RightLookingArguments<T> arguments,
+                                   const cuda::Stream& stream) const {
+  kernels::DenseTailArguments<T> tail{};
+  tail.sparse = arguments;
+  tail.columns = tail_columns_;
+  tail.first = size_ - tail_columns_;
+  tail.stride = static_cast<uint32_t>(tail_stride(tail_columns_));
+  tail.square = at<T>(arrays.scratch + kBarrierBytes);
+  tail.scaled = tail.square + uint64_t{tail.stride} * tail.stride;
+  constexpr uint32_t kColumnsOfBlock = kTailThreads / kLanes;
+  launch(tail_load_, (tail.stride + kColumnsOfBlock - 1) / kColumnsOfBlock, kTailThreads, &tail,
+         false, stream);
+  const uint32_t steps = tail.stride / kTailBlock;
+  for (tail.step = 0; tail.step < steps; ++tail.step) {
+    launch(tail_diagonal_, 1, kTailDiagonalThreads, &tail, false, stream);
+    const uint32_t tiles = steps - tail.step - 1;
+    if (tiles == 0)
+      continue;
+    const uint32_t groups = (tiles * kTailBlock + kTailThreads - 1) / kTailThreads;
+    launch(tail_panels_, 2 * groups, kTailThreads, &tail, false, stream);
+    launch(tail_update_, tiles * tiles, kTailThreads, &tail, false, stream);
+  }
+  launch(tail_store_, (tail.columns + kColumnsOfBlock - 1) / kColumnsOfBlock, kTailThreads, &tail,
+         false, stream);
 }
 
 } // namespace sparsertc::lu

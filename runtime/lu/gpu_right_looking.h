@@ -4,6 +4,7 @@
 
 #include "ir/lu_right_looking.h"
 #include "ir/lu_tables.h"
+#include "runtime/kernels/lu_right_looking.cuh"
 #include "runtime/lu/gpu_strategy.h"
 
 #include <cstdint>
@@ -31,14 +32,20 @@ private:
   using Table = std::unique_ptr<cuda::DeviceBuffer>;
   Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
   template <class T>
+  void enqueue_tail(const GpuFactorArrays& arrays, kernels::RightLookingArguments<T> arguments,
+                    const cuda::Stream& stream) const;
+  void launch(const cuda::Kernel& kernel, uint32_t blocks, uint32_t threads, void* arguments,
+              bool together, const cuda::Stream& stream) const;
+  template <class T>
   void enqueue_as(const GpuFactorArrays& arrays, double threshold,
                   const cuda::Stream& stream) const;
 
   const cuda::Context& context_;
   cuda::Module module_;
   cuda::Kernel begin_, stages_;
+  cuda::Kernel tail_load_, tail_diagonal_, tail_panels_, tail_update_, tail_store_;
   bool single_;
-  uint32_t size_, slots_, dense_columns_;
+  uint32_t size_, slots_, dense_columns_, tail_columns_;
   std::vector<LuStageRun> runs_;
   Table row_index_, column_offset_, diagonal_, update_, source_, stage_offset_;
   uint64_t table_bytes_ = 0;

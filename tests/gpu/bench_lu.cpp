@@ -18,6 +18,7 @@
 //                      dataflow, right-looking, dense-columns, compressed-columns, emitted
 // --budget N           of emitted: multiply-adds in straight-line code; else 300000
 // --stages KIND        of columns by levels: auto, none (a launch each), all (one launch)
+// --dense-tail N       of columns by levels: columns of the dense tail; else the inspector's choice
 // --atomics 1          of columns by levels: additions by atomic operations
 // --rf 1               cusolverRf beside them, where libcusolver.so is: the same order and pivots,
 // the
@@ -237,7 +238,8 @@ int run(int count, char** words) {
   LuGpuOptions gpu;
   std::vector<LuGpuSolve> kinds = {LuGpuSolve::automatic};
   std::vector<LuStrategy> strategies;
-  uint32_t atomics = 0, rf = 0, budget = static_cast<uint32_t>(gpu.budget), seconds = 0;
+  uint32_t atomics = 0, rf = 0, tail = UINT32_MAX, budget = static_cast<uint32_t>(gpu.budget),
+           seconds = 0;
   bool usable = true;
   std::vector<std::string> paths;
   for (int i = 1; i < count; ++i) {
@@ -250,6 +252,7 @@ int run(int count, char** words) {
                              : word == "--atomics"        ? &atomics
                              : word == "--rf"             ? &rf
                              : word == "--budget"         ? &budget
+                             : word == "--dense-tail"     ? &tail
                              : word == "--seconds"        ? &seconds
                                                           : nullptr;
     if (number != nullptr && i + 1 < count) {
@@ -278,6 +281,8 @@ int run(int count, char** words) {
   }
   gpu.atomics = atomics != 0;
   gpu.budget = budget;
+  if (tail != UINT32_MAX)
+    gpu.tail_columns = tail;
   std::vector<std::string> refused;
   const std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
   gpu.assembler = assembler.get();
@@ -285,11 +290,13 @@ int run(int count, char** words) {
     strategies = {LuStrategy::automatic};
   if (!usable || paths.empty() || gpu.threads % 32 != 0 || gpu.threads > 512 ||
       gpu.block_threads == 0 || gpu.block_threads % 32 != 0 || gpu.block_threads > 1024) {
-    fmt::print(stderr, "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
-                       "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
-                       "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
-                       "  [--atomics 1] [--budget N] [--rf 1] [--seconds N] MATRIX|FOLDER...\n"
-                       "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
+    fmt::print(
+        stderr,
+        "usage: bench_lu_gpu [--repeat N] [--threads N] [--products N]\n"
+        "  [--solve-products N] [--solve auto|dataflow|block|both]\n"
+        "  [--block-threads N] [--strategy WORD,...] [--stages auto|none|all]\n"
+        "  [--atomics 1] [--budget N] [--dense-tail N] [--rf 1] [--seconds N] MATRIX|FOLDER...\n"
+        "threads: multiples of 32, at most 512; at most 1024 of the one block\n");
     return 2;
   }
   if (!test::KluReference::available())

@@ -6,7 +6,7 @@
 #
 # OPTION   each with a value, for the program: --threads N, --products N, --solve-products N,
 #          --solve auto|dataflow|block|both, --block-threads N, --repeat N, --strategy WORD,...,
-#          --stages auto|none|all, --atomics 1, --budget N, --rf 1 (bench_lu.cpp)
+#          --stages auto|none|all, --atomics 1, --budget N, --dense-tail N, --rf 1 (bench_lu.cpp)
 # MATRIX   names below SPARSERTC_DATA/lu, without the ending; `all` for all of them (--seconds N begins
 #          none after so many seconds); else those that the goals are about
 #

@@ -2,14 +2,19 @@
 
 #include "compiler/inspect/lu_levels.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace sparsertc::test {
 
 template <class T>
-std::vector<T> factor_by_levels(const LuTables& t, const std::vector<double>& values) {
+std::vector<T> factor_by_levels(const LuTables& t, const std::vector<double>& values,
+                                uint32_t tail_columns) {
   std::vector<T> v = placed<T>(t, values);
-  const LuLevels levels = factor_levels(t, LevelRule::right_looking);
+  LuLevels levels = factor_levels(t, LevelRule::right_looking);
+  const auto tail = std::stable_partition(levels.member.begin(), levels.member.end(),
+                                          [&](uint32_t j) { return j < t.size - tail_columns; });
+  std::sort(tail, levels.member.end());
   for (const uint32_t j : levels.member) {
     v[t.diagonal[j]] = 1 / v[t.diagonal[j]];
     for (uint64_t p = t.row_diagonal[j] + 1; p < t.row_offset[j + 1]; ++p) {
@@ -25,7 +30,8 @@ std::vector<T> factor_by_levels(const LuTables& t, const std::vector<double>& va
   return v;
 }
 
-template std::vector<float> factor_by_levels(const LuTables&, const std::vector<double>&);
-template std::vector<double> factor_by_levels(const LuTables&, const std::vector<double>&);
+template std::vector<float> factor_by_levels(const LuTables&, const std::vector<double>&, uint32_t);
+template std::vector<double> factor_by_levels(const LuTables&, const std::vector<double>&,
+                                              uint32_t);
 
 } // namespace sparsertc::test

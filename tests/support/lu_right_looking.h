@@ -14,10 +14,11 @@
 
 namespace sparsertc::test {
 
-/// The kernels' sums on the CPU: levels ascending, columns of a level ascending, each product with
-/// one rounding. No pivot is replaced.
+/// The kernels' sums on the CPU: levels ascending, columns of a level ascending, and at the end the
+/// columns of the dense tail, ascending; each product with one rounding. No pivot is replaced.
 template <class T>
-std::vector<T> factor_by_levels(const LuTables& tables, const std::vector<double>& values);
+std::vector<T> factor_by_levels(const LuTables& tables, const std::vector<double>& values,
+                                uint32_t tail_columns = 0);
 
 /// Factors of type T.
 template <class T>

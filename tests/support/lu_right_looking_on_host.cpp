@@ -4,6 +4,8 @@
 
 #include "runtime/kernels/lu_right_looking.cu"
 
+#include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -20,21 +22,40 @@ void run(const cuda::FakeCudaDriver::Launch& launch, void (*kernel)(RightLooking
   cuda_on_host::run(launch.grid[0], launch.block[0], together, [&] { kernel(arguments); });
 }
 
+template <class T>
+void run(const cuda::FakeCudaDriver::Launch& launch, void (*kernel)(DenseTailArguments<T>)) {
+  const auto arguments = *static_cast<const DenseTailArguments<T>*>(launch.parameters[0]);
+  cuda_on_host::run(launch.grid[0], launch.block[0], false, [&] { kernel(arguments); });
+}
+
 } // namespace
 
 void run_lu_right_looking_on_host(cuda::FakeCudaDriver& driver) {
-  driver.kernels.insert({"sparsertc_lu_right_begin_f64", "sparsertc_lu_right_begin_f32",
-                         "sparsertc_lu_right_stages_f64", "sparsertc_lu_right_stages_f32"});
+  static const std::map<std::string, std::function<void(const cuda::FakeCudaDriver::Launch&)>>
+      kernels = [] {
+        std::map<std::string, std::function<void(const cuda::FakeCudaDriver::Launch&)>> all;
+        const auto add = [&](const char* name, auto kernel) {
+          all[name] = [kernel](const cuda::FakeCudaDriver::Launch& launch) { run(launch, kernel); };
+        };
+#define ADD(part)                                                                                  \
+  add("sparsertc_lu_" #part "_f64", sparsertc_lu_##part##_f64);                                    \
+  add("sparsertc_lu_" #part "_f32", sparsertc_lu_##part##_f32)
+        ADD(right_begin);
+        ADD(right_stages);
+        ADD(tail_load);
+        ADD(tail_diagonal);
+        ADD(tail_panels);
+        ADD(tail_update);
+        ADD(tail_store);
+#undef ADD
+        return all;
+      }();
+  for (const auto& [name, kernel] : kernels)
+    driver.kernels.insert(name);
   driver.attributes[cuda::DeviceAttribute::multiprocessor_count] = 2;
   driver.on_launch = [before = driver.on_launch](const cuda::FakeCudaDriver::Launch& launch) {
-    if (launch.kernel == "sparsertc_lu_right_begin_f64")
-      run(launch, sparsertc_lu_right_begin_f64);
-    else if (launch.kernel == "sparsertc_lu_right_begin_f32")
-      run(launch, sparsertc_lu_right_begin_f32);
-    else if (launch.kernel == "sparsertc_lu_right_stages_f64")
-      run(launch, sparsertc_lu_right_stages_f64);
-    else if (launch.kernel == "sparsertc_lu_right_stages_f32")
-      run(launch, sparsertc_lu_right_stages_f32);
+    if (const auto found = kernels.find(launch.kernel); found != kernels.end())
+      found->second(launch);
     else if (before)
       before(launch);
     else

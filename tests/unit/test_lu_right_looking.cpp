@@ -42,6 +42,7 @@ LuRightLookingOptions options_with(LuWorkColumns columns, LuStageFusion fusion) 
   options.free_bytes = uint64_t{1} << 30;
   options.columns = columns;
   options.fusion = fusion;
+  options.tail_columns = 0;
   return options;
 }
 
@@ -74,6 +75,7 @@ void check_plan(const LuTables& t, const LuRightLooking& plan) {
         REQUIRE((s == 0 || j > before));
         before = j;
         REQUIRE(level_of[j] == plan.stage_level[stage]);
+        REQUIRE(j < t.size - plan.tail_columns);
         REQUIRE(slots_finished[j] == t.column_offset[j + 1] - t.column_offset[j]);
         read.insert(slot);
         for (uint64_t q = t.diagonal[j] + 1; q < t.column_offset[j + 1]; ++q)
@@ -88,9 +90,14 @@ void check_plan(const LuTables& t, const LuRightLooking& plan) {
       REQUIRE(written.count(slot) == 0);
   }
   uint64_t expected = multiply_adds(t);
+  const uint32_t first_of_tail = t.size - plan.tail_columns;
+  for (uint32_t k = first_of_tail; k < t.size; ++k)
+    expected -= (t.column_offset[k + 1] - t.diagonal[k] - 1) *
+                (t.row_offset[k + 1] - t.row_diagonal[k] - 1);
   CHECK(pairs == expected);
   for (uint32_t k = 0; k < t.size; ++k)
-    REQUIRE(slots_finished[k] == t.column_offset[k + 1] - t.column_offset[k]);
+    REQUIRE(slots_finished[k] ==
+            (k < first_of_tail ? t.column_offset[k + 1] - t.column_offset[k] : 0));
 }
 
 template <class T>
@@ -112,7 +119,9 @@ void check(const Device& device, const Pattern& pattern, Random& random, bool sc
     CHECK(factors.is_ready_again());
     CHECK((status.zero_column != INT64_MAX) == (expected.outcome == lu::FactorOutcome::singular));
     if (expected.outcome != lu::FactorOutcome::ok || expected.perturbed > 0) {
-      CHECK((status.perturbed > 0) == (expected.perturbed > 0));
+      // In a dense tail a column of zeros makes NaN of all that come after it.
+      if (expected.outcome == lu::FactorOutcome::ok || factors.plan().tail_columns == 0)
+        CHECK((status.perturbed > 0) == (expected.perturbed > 0));
       continue;
     }
     CHECK(status.perturbed == 0);
@@ -124,7 +133,7 @@ void check(const Device& device, const Pattern& pattern, Random& random, bool sc
             Approx(expected.growth).epsilon(1e-4));
     if (options.atomics)
       continue;
-    CHECK(test::same_bits(v, test::factor_by_levels<T>(tables, a)));
+    CHECK(test::same_bits(v, test::factor_by_levels<T>(tables, a, factors.plan().tail_columns)));
     factors.refactor(a, threshold);
     CHECK(test::same_bits(factors.values(), v));
   }
@@ -159,6 +168,58 @@ TEST_CASE("right-looking: random patterns and grids") {
     check<float>(device, test::random_square(random, 90, 2), random, false, options);
     check<double>(device, test::random_grid(random, 14, 13, 0.2), random, false, options);
   }
+}
+
+TEST_CASE("right-looking: a dense tail of any size, as other columns and as all") {
+  const Device device;
+  Random random(test::test_seed(20261209));
+  LuRightLookingOptions options = options_with(LuWorkColumns::automatic, LuStageFusion::automatic);
+  const Pattern grid = test::random_grid(random, 14, 13, 0.2);
+  for (const uint32_t columns : {1u, 2u, 63u, 64u, 65u, 128u, 150u, 181u, 182u, 1000u}) {
+    INFO("tail of " << columns);
+    options.tail_columns = columns;
+    check<double>(device, grid, random, columns % 2 == 0, options);
+    check<float>(device, test::random_square(random, 100, 4), random, true, options);
+  }
+  for (const test::NamedPattern& named : test::hostile_squares(90))
+    for (const std::optional<uint32_t>& columns :
+         {std::optional<uint32_t>(), std::optional<uint32_t>(70), std::optional<uint32_t>(1)}) {
+      INFO(named.name << ", tail " << (columns ? static_cast<int>(*columns) : -1));
+      options.tail_columns = columns;
+      check<double>(device, named.pattern, random, true, options);
+    }
+}
+
+TEST_CASE("right-looking: a dense tail where it promises less time, and fits") {
+  Random random(test::test_seed(20261210));
+  // Columns on their own, and a grid row by row, which fills up and has many levels.
+  constexpr uint32_t alone = 2000, width = 30, height = 20;
+  const Pattern grid = test::random_grid(random, width, height, 0.2);
+  std::vector<std::pair<uint32_t, uint32_t>> entries;
+  for (uint32_t i = 0; i < alone; ++i)
+    entries.emplace_back(i, i);
+  for (uint32_t i = 0; i < grid.rows; ++i)
+    for (const uint32_t j : grid.row(i))
+      entries.emplace_back(alone + i, alone + j);
+  const LuTables dense = test::tables_in_order(test::pattern_of(alone + grid.rows, entries));
+  LuRightLookingOptions options;
+  options.multiprocessors = 100;
+  options.free_bytes = uint64_t{1} << 30;
+  const LuRightLooking plan = make_right_looking(dense, options);
+  CHECK(plan.tail_columns > 128);
+  CHECK(plan.tail_columns <= width * height);
+  const LuTables diagonal = test::tables_in_order(test::random_square(random, 300, 0));
+  CHECK(make_right_looking(diagonal, options).tail_columns == 0);
+  // The square of 128 columns, with 64 rows beside it.
+  options.number_bytes = 8;
+  options.free_bytes = dense_tail_numbers(128) * 8;
+  CHECK(dense_tail_numbers(128) == 128 * 192);
+  CHECK(make_right_looking(dense, options).tail_columns <= 128);
+  CHECK(make_right_looking(dense, options).tail_columns > 64);
+  options.tail_columns = 200;
+  CHECK(make_right_looking(dense, options).tail_columns == 72);
+  options.free_bytes = 0;
+  CHECK(make_right_looking(dense, options).tail_columns == 0);
 }
 
 TEST_CASE("right-looking: updates large enough to be divided by rows") {
@@ -236,6 +297,37 @@ TEST_CASE("right-looking: tiny pivots keep their sign, zeros and overflow are to
   CHECK(status.zero_column == INT64_MAX);
   factors.refactor({1, 1, 1, 1, 2}, kThreshold);
   CHECK(factors.status().nonfinite_column == INT64_MAX); // nothing is left
+}
+
+TEST_CASE("right-looking: pivots of a dense tail are looked at as all others") {
+  const Device device;
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {1, 0}, {1, 1}, {2, 1}, {2, 2}});
+  const LuTables tables = test::tables_in_order(pattern);
+  constexpr double kThreshold = 1e-8;
+  for (const uint32_t columns : {2u, 3u}) {
+    LuRightLookingOptions options = options_with(LuWorkColumns::automatic, LuStageFusion::none);
+    options.tail_columns = columns;
+    RightLookingOnDevice<double> factors(*device.context, test::lu_right_looking_image(), tables,
+                                         options);
+    factors.refactor({-1, 1, -1e-30, 1, 1e-30}, kThreshold);
+    LuStatusRecord status = factors.status();
+    CHECK(status.perturbed == 1);
+    CHECK(status.perturbed_column == 1);
+    CHECK(std::bit_cast<double>(status.largest) == 1);
+    CHECK(std::bit_cast<double>(status.largest_input) == 1);
+    CHECK(factors.values()[tables.diagonal[1]] == -1 / kThreshold);
+    CHECK(factors.values()[tables.diagonal[2]] == 1 / 1e-30);
+    CHECK(factors.quotient() == std::vector<double>{1, 1e-30, 1});
+    factors.refactor({1, 1, 0, 0, 2}, kThreshold);
+    CHECK(factors.status().zero_column == 1);
+    factors.refactor({1, 1, 1, 1, std::numeric_limits<double>::quiet_NaN()}, kThreshold);
+    CHECK(factors.status().nonfinite_column == 2);
+    factors.refactor({1, std::numeric_limits<double>::infinity(), 1, 1, 2}, kThreshold);
+    CHECK(factors.status().nonfinite_column == 0);
+    factors.refactor({1, 1, 1, 1, 2}, kThreshold);
+    CHECK(factors.status().nonfinite_column == INT64_MAX);
+    CHECK(factors.is_ready_again());
+  }
 }
 
 TEST_CASE("right-looking: dense columns as long as memory holds those in flight") {
