@@ -96,6 +96,15 @@ private:
                        [&](const std::vector<Pending>& list) { return leaving_in(list) == 0; });
   }
 
+  /// Residues of which more columns leave than there are units behind this one.
+  uint32_t overdue() const {
+    uint32_t residues = 0;
+    for (uint32_t residue = 0; residue < residues_; ++residue)
+      if (leaving_in(pending_[residue]) >= units_left_)
+        residues |= 1u << residue;
+    return residues;
+  }
+
   std::optional<Choice> best_for(const Group& group, uint32_t free_residues) const {
     const uint64_t full = group.full(shape_.kept());
     std::optional<Choice> best;
@@ -130,7 +139,10 @@ private:
       Group group;
       for (uint32_t i = 0; i < shape_.group; ++i) {
         PanelSlot& slot = slots[half * shape_.group + i];
-        const std::optional<Choice> choice = best_for(group, free_residues);
+        std::optional<Choice> choice = best_for(group, free_residues | overdue());
+        // A slot that is read late is better than an empty one.
+        if (!choice)
+          choice = best_for(group, (1u << residues_) - 1);
         if (!choice) {
           empty.push_back(&slot);
           continue;
@@ -224,7 +236,17 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
     }
     ++done;
   }
+  const uint32_t unit = shape.slots_of_unit();
   for (uint32_t panel = 0; panel < panels; ++panel) {
+    for (size_t first = 0; first < packed[panel].size(); first += unit) {
+      uint32_t used = 0, banks = 0;
+      for (size_t slot = first; slot < first + unit; ++slot)
+        if (packed[panel][slot].rows != 0) {
+          ++used;
+          banks |= 1u << (packed[panel][slot].column % unit);
+        }
+      packing.conflicts += used - count(banks);
+    }
     packing.slots.insert(packing.slots.end(), packed[panel].begin(), packed[panel].end());
     std::vector<bool> met(pattern.columns);
     for (const PanelSlot& slot : packed[panel])

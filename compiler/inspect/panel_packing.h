@@ -8,8 +8,8 @@
 //
 //   slot      a column of A, and the rows whose entries of this column are taken here
 //   group     4 slots (tf32: 2), of which each row uses at most 2 (1)
-//   unit      2 groups, whose columns differ modulo the number of its slots, so that the rows of B
-//             that are read together lie in different banks of shared memory
+//   unit      2 groups, whose columns differ modulo the number of its slots where they can, so that
+//             the rows of B that are read together lie in different banks of shared memory
 //   step      4 units: one instruction for each 16 rows
 //   round     4 steps (the last one may have fewer), between which rows of B are brought into
 //             shared memory: round r sees the columns from r * advance on, `window` of them
@@ -58,6 +58,7 @@ struct PanelPacking {
   /// [panel][step][slot]
   std::vector<PanelSlot> slots;
   uint64_t second_slots = 0; ///< that take up what a column has left
+  uint64_t conflicts = 0;    ///< slots whose unit has their bank already
 
   /// The columns that a round sees: [first, last). The last window ends with the columns.
   uint32_t first_column(uint32_t round) const {

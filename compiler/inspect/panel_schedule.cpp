@@ -17,6 +17,8 @@ constexpr uint32_t kWarp = 32, kThreadsPerBlock = 1024;
 /// Sums a thread, beside which steps of A have room in its registers; of split f32 these are three
 /// times as long.
 constexpr uint32_t kMostSums = 128, kMostSplitSums = 64;
+/// Columns of a warp, in 32s: wider ones leave too few warps.
+constexpr uint32_t kUsualVec = 2;
 /// Blocks with which most multiprocessors of a large GPU have one.
 constexpr uint32_t kEnoughBlocks = 96;
 constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
@@ -104,7 +106,7 @@ void choose_rows(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSched
   tile.rows = choice.rows.value_or(short_panels ? 32 : 64);
   while (!choice.rows && tile.rows > 16 && tile.rows / 2 >= pattern.rows)
     tile.rows /= 2;
-  tile.vec = choice.vec.value_or(std::min(4u, most_sums(schedule) / tile.rows));
+  tile.vec = choice.vec.value_or(std::min(kUsualVec, most_sums(schedule) / tile.rows));
   while (!choice.vec && tile.vec > 1 && tile.vec / 2 * kWarp >= *schedule.problem.columns)
     tile.vec /= 2;
   if (tile.rows * tile.vec > most_sums(schedule))
@@ -113,10 +115,11 @@ void choose_rows(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSched
            "choose fewer rows or columns a thread");
 }
 
-/// Large blocks read B and A less often; enough of them fill the GPU.
+/// Large blocks read B and A less often; two of four warps on a multiprocessor wait less than one
+/// of eight, and enough of them fill the GPU.
 void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   using Shape = std::pair<uint32_t, uint32_t>;
-  constexpr Shape kShapes[] = {{4, 2}, {2, 2}, {4, 1}, {2, 1}, {1, 1}};
+  constexpr Shape kShapes[] = {{4, 1}, {2, 1}, {1, 1}};
   // Split rows of B are long: few columns leave room for wide windows.
   constexpr Shape kSplitShapes[] = {{8, 1}, {4, 1}, {2, 1}, {1, 1}};
   const std::span<const Shape> shapes =
@@ -148,8 +151,10 @@ PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
   const double used = std::max(0.1, 1 - std::pow(1 - density, shape.rows));
   const uint32_t slots = shape.slots_of_round();
   const uint32_t wanted = std::max(2 * slots, static_cast<uint32_t>(1.5 * slots / used));
-  const auto fitting =
-      static_cast<uint32_t>(schedule.target.shared_bytes_per_block / staged_pitch(schedule) / 2);
+  // A row of split f32 has its place before it is split, too.
+  const uint32_t before = is_split(schedule) ? schedule.columns_per_block() * 4 : 0;
+  const auto fitting = static_cast<uint32_t>(schedule.target.shared_bytes_per_block /
+                                             (2 * staged_pitch(schedule) + before));
   shape.window = std::max(slots, std::min(wanted, fitting) / 8 * 8);
   return shape;
 }
@@ -157,7 +162,7 @@ PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
 void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   SpmmTile& tile = schedule.tile;
   const auto fits = [&] {
-    return panel_staging(schedule).bytes() <= schedule.target.shared_bytes_per_block;
+    return panel_shared_bytes(schedule) <= schedule.target.shared_bytes_per_block;
   };
   tile.prefetch = choice.prefetch.value_or(is_split(schedule) ? kSplitInFlight : kUsualInFlight);
   while (!choice.prefetch && tile.prefetch > kLeastInFlight && !fits())
@@ -168,7 +173,7 @@ void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   }
   if (!fits())
     refuse(fmt::format("strategy=panels would stage {} bytes of B, {} has {} a block",
-                       panel_staging(schedule).bytes(), schedule.target.name,
+                       panel_shared_bytes(schedule), schedule.target.name,
                        schedule.target.shared_bytes_per_block),
            "choose fewer warps, columns a thread or rounds in flight");
 }
@@ -206,6 +211,19 @@ PanelStaging panel_staging(const SpmmSchedule& schedule) {
   staging.rows = (std::min(rows, std::max(1u, schedule.inner)) + 7) / 8 * 8;
   staging.pitch = staged_pitch(schedule);
   return staging;
+}
+
+uint64_t panel_raw_bytes(const SpmmSchedule& schedule) {
+  const uint32_t piece = panel_copy_bytes(schedule);
+  if (!is_split(schedule) || piece == 0)
+    return 0;
+  const uint32_t threads = schedule.threads_x * schedule.tile.groups;
+  const uint32_t pieces = schedule.columns_per_block() * element_bytes(DataType::f32) / piece;
+  return uint64_t{ceil_div(schedule.panels.advance, threads / pieces)} * threads * piece;
+}
+
+uint64_t panel_shared_bytes(const SpmmSchedule& schedule) {
+  return panel_staging(schedule).bytes() + panel_raw_bytes(schedule);
 }
 
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule) {

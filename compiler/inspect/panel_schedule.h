@@ -46,6 +46,11 @@ struct PanelStaging {
   uint64_t bytes() const { return uint64_t{rows} * pitch; }
 };
 PanelStaging panel_staging(const SpmmSchedule& schedule);
+/// Of split f32: shared memory for what a round brings, before it is split, 16 bytes for each copy
+/// of each thread; 0 where elements are copied one by one, or windows do not move.
+uint64_t panel_raw_bytes(const SpmmSchedule& schedule);
+/// Both.
+uint64_t panel_shared_bytes(const SpmmSchedule& schedule);
 /// Bytes of the copies; 0 where elements are copied one by one.
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule);
 /// Columns of C that a lane stores at once: four, or two, where these are aligned.

@@ -140,7 +140,7 @@ uint64_t shared_bytes(const SpmmSchedule& schedule) {
   if (tile.strategy == Strategy::compressed)
     return staged_bytes(schedule) + in_flight_bytes(schedule) + partial_bytes(schedule);
   if (tile.strategy == Strategy::panels)
-    return panel_staging(schedule).bytes();
+    return panel_shared_bytes(schedule);
   if (tile.strategy == Strategy::bitmap)
     return bitmap_shared(schedule).all();
   if (tile.strategy == Strategy::dense)

@@ -13,7 +13,7 @@ using ir::Reg;
 using ir::Scalar;
 
 /// Copies a thread that stand in the code one by one, and pieces that it has in registers at once.
-constexpr uint32_t kMostPasses = 16, kMostPieces = 8;
+constexpr uint32_t kMostPasses = 48, kMostPieces = 8;
 constexpr uint32_t kSteps = PanelShape::kStepsOfRound;
 constexpr uint32_t kPieceColumns = 4; ///< of split f32
 
@@ -63,6 +63,14 @@ void PanelRows::begin_rounds(uint32_t row) {
   }
   front_ = front_of(row, schedule_.panels.columns);
   front_.most = schedule_.panels.advance;
+  if (!has_shares())
+    return;
+  raw_place_ = builder_.index(place_.raw, place_.thread, Operand::integer(piece_bytes_));
+  raw_ = front_of(row, schedule_.panels.columns);
+  raw_.most = front_.most;
+  for (uint32_t step = 0; step < kSteps; ++step)
+    copy_share(step);
+  move_on(raw_);
 }
 
 void PanelRows::copy_round() {
@@ -75,37 +83,63 @@ void PanelRows::copy_round() {
 }
 
 void PanelRows::end_round() {
-  const Operand advance = Operand::integer(schedule_.panels.advance);
   if (piece_bytes_ == 0) {
-    builder_.add(Scalar::i32, row_, advance, row_);
+    builder_.add(Scalar::i32, row_, Operand::integer(schedule_.panels.advance), row_);
     return;
   }
-  builder_.offset(front_.source,
+  move_on(front_);
+  if (has_shares())
+    move_on(raw_);
+}
+
+void PanelRows::move_on(Front& front) {
+  const Operand advance = Operand::integer(schedule_.panels.advance);
+  builder_.offset(front.source,
                   Operand::integer(int64_t{schedule_.panels.advance} *
                                    static_cast<int64_t>(problem_.ldb) * size_),
-                  front_.source);
-  wrapped(builder_.add(Scalar::i32, front_.place, advance), front_.place);
-  builder_.sub(Scalar::i32, front_.left, advance, front_.left);
+                  front.source);
+  wrapped(builder_.add(Scalar::i32, front.place, advance), front.place);
+  builder_.sub(Scalar::i32, front.left, advance, front.left);
 }
 
-bool PanelRows::has_shares() const {
-  return operands_.is_split() && piece_bytes_ != 0 &&
-         passes(schedule_.panels.advance) <= kSteps * kMostPieces;
+std::pair<uint32_t, uint32_t> PanelRows::share(uint32_t step) const {
+  const uint32_t all = passes(schedule_.panels.advance);
+  return {step * all / kSteps, (step + 1) * all / kSteps};
 }
 
-void PanelRows::load_share(uint32_t step) {
-  share_.clear();
+void PanelRows::copy_share(uint32_t step) {
+  const auto [first, end] = share(step);
+  for (uint32_t pass = first; pass < end; ++pass) {
+    const uint32_t offset = pass * rows_at_once();
+    builder_.if_begin(inside(raw_, offset));
+    builder_.copy_async(raw_place_, static_cast<int32_t>(pass * threads() * piece_bytes_),
+                        source_of(raw_, offset), 0, piece_bytes_, piece_filled_);
+    builder_.end();
+  }
+  builder_.copy_commit();
+}
+
+void PanelRows::split_share(uint32_t step) {
   if (!has_shares())
     return;
-  const uint32_t all = passes(schedule_.panels.advance);
-  for (uint32_t pass = step * all / kSteps; pass < (step + 1) * all / kSteps; ++pass)
-    share_.push_back(load_piece(front_, pass * rows_at_once()));
-}
-
-void PanelRows::store_share() {
-  for (const Piece& piece : share_)
-    store_piece(piece);
-  share_.clear();
+  // The copies of the shares behind this one may still be on their way.
+  builder_.copy_wait(kSteps - 1);
+  const auto [first, end] = share(step);
+  for (uint32_t begin = first; begin < end; begin += kMostPieces) {
+    std::vector<Piece> pieces;
+    for (uint32_t pass = begin; pass < std::min(end, begin + kMostPieces); ++pass) {
+      const uint32_t offset = pass * rows_at_once();
+      Piece piece = piece_of(front_, offset);
+      builder_.if_begin(piece.inside);
+      builder_.load(raw_place_, int64_t{pass} * threads() * piece_bytes_, kPieceColumns,
+                    Cache::normal, piece.values);
+      builder_.end();
+      pieces.push_back(piece);
+    }
+    for (const Piece& piece : pieces)
+      store_piece(piece);
+  }
+  copy_share(step);
 }
 
 /// A thread has the same piece of several rows.
@@ -206,13 +240,19 @@ void PanelRows::copy_piece(const Front& front, Number offset) {
   builder_.end();
 }
 
-PanelRows::Piece PanelRows::load_piece(const Front& front, Number offset) {
+/// Zeros, where it goes, and whether there is such a row.
+PanelRows::Piece PanelRows::piece_of(const Front& front, Number offset) {
   Piece piece;
   piece.inside = inside(front, offset);
   piece.target = target_of(front, offset);
   piece.values = builder_.fresh_tuple(Scalar::f32, kPieceColumns);
   for (uint32_t i = 0; i < kPieceColumns; ++i)
     builder_.constant(Scalar::f32, Operand::f32(0), piece.values[i]);
+  return piece;
+}
+
+PanelRows::Piece PanelRows::load_piece(const Front& front, Number offset) {
+  Piece piece = piece_of(front, offset);
   builder_.if_begin(piece.inside);
   builder_.load(source_of(front, offset), 0, kPieceColumns, Cache::readonly, piece.values);
   builder_.end();

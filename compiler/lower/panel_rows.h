@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace sparsertc {
@@ -18,6 +19,7 @@ public:
   struct Place {
     ir::Reg b;            ///< device memory
     ir::Reg staged;       ///< shared memory
+    ir::Reg raw;          ///< shared memory for what is not split yet (panel_raw_bytes)
     ir::Reg thread;       ///< its number in the block
     ir::Reg block_column; ///< of B
   };
@@ -30,10 +32,8 @@ public:
   /// Starts to copy a round's rows, or copies them, as far as A has columns; a group of copies.
   /// Where its steps take their shares of them, nothing.
   void copy_round();
-  /// Loads a step's share of a round's rows.
-  void load_share(uint32_t step);
-  /// Stores what the last load_share has loaded.
-  void store_share();
+  /// Splits a step's share of a round's rows, and starts the copies of the next round's.
+  void split_share(uint32_t step);
   /// The rows of the next round take their turn.
   void end_round();
   /// An empty group of copies, where copies have groups.
@@ -58,9 +58,13 @@ private:
   uint32_t pieces_of_row() const { return block_columns() / (piece_bytes_ / size_); }
   uint32_t rows_at_once() const { return threads() / pieces_of_row(); }
   uint32_t passes(uint32_t rows) const;
-  bool has_shares() const;
+  bool has_shares() const { return panel_raw_bytes(schedule_) != 0; }
+  /// Passes of a round's rows that are a step's share: [first, end).
+  std::pair<uint32_t, uint32_t> share(uint32_t step) const;
+  void copy_share(uint32_t step);
 
   Front front_of(uint32_t first, uint32_t end);
+  void move_on(Front& front);
   /// `rows`: no more than these.
   void copy_pieces(const Front& front, uint32_t rows);
   void copy_elements(ir::Reg first, uint32_t most, uint32_t end);
@@ -71,6 +75,7 @@ private:
   ir::Reg target_of(const Front& front, Number offset);
   ir::Reg wrapped(ir::Reg place, ir::Reg result = {});
   void copy_piece(const Front& front, Number offset);
+  Piece piece_of(const Front& front, Number offset);
   Piece load_piece(const Front& front, Number offset);
   void store_piece(const Piece& piece);
   std::vector<ir::Reg> split(ir::Reg first, ir::Reg second);
@@ -89,10 +94,11 @@ private:
   PanelStaging staging_;
   uint32_t size_;        ///< of an element of B
   uint32_t piece_bytes_; ///< 0: elements are copied one by one
+  ir::Reg raw_place_;    ///< of this thread
   ir::Reg piece_, piece_row_, piece_source_, piece_staged_, piece_filled_;
   Front front_; ///< of a round, where there are pieces
+  Front raw_;   ///< of the next one, where rounds have shares
   ir::Reg row_; ///< its first row, where there are none
-  std::vector<Piece> share_;
 };
 
 } // namespace sparsertc

@@ -46,10 +46,10 @@ constexpr uint32_t kFragmentRows = 16, kFragmentColumns = 8, kFragmentBytes = 51
 constexpr uint32_t kSums = ir::kFragmentResults;
 /// Of split f32: sums that are on their way at once, so that instructions need not wait for each
 /// other.
-constexpr uint32_t kSplitSums = 4;
+constexpr uint32_t kSplitSums = 8;
 
 struct PanelSymbols {
-  uint32_t stream = 0, rows = 0, staged = 0;
+  uint32_t stream = 0, rows = 0, staged = 0, raw = 0;
 };
 
 class PanelWriter {
@@ -141,8 +141,11 @@ private:
       set.places = builder_.fresh_tuple(Scalar::i32, tf32_ ? 4 : 1);
     }
     staged_ = builder_.address(symbols_.staged);
-    rows_.emplace(builder_, schedule_,
-                  PanelRows::Place{operands_.b, staged_, thread_, block_column_});
+    rows_.emplace(
+        builder_, schedule_,
+        PanelRows::Place{operands_.b, staged_,
+                         panel_raw_bytes(schedule_) != 0 ? builder_.address(symbols_.raw) : Reg(),
+                         thread_, block_column_});
     // Where this warp's, and of tf32 this lane's, columns begin in a row.
     read_ = builder_.index(staged_, warp_column_, Operand::integer(size_));
     if (tf32_)
@@ -193,10 +196,9 @@ private:
       else
         rows_->commit();
       for (uint32_t step = 0; step < PanelShape::kStepsOfRound; ++step) {
-        if (moves_on)
-          rows_->load_share(step);
         write_step(step);
-        rows_->store_share();
+        if (moves_on)
+          rows_->split_share(step);
       }
       if (moves_on)
         rows_->end_round();
@@ -244,7 +246,7 @@ private:
     constexpr std::pair<uint32_t, uint32_t> kProducts[] = {{2, 0}, {1, 1}, {0, 2},
                                                            {1, 0}, {0, 1}, {0, 0}};
     const Reg row = builder_.index(read_, set.places, Operand::integer(1));
-    const uint32_t together = std::max(1u, kSplitSums / step_.fragments);
+    const uint32_t together = std::clamp(kSplitSums / step_.fragments, 1u, blocks_);
     for (uint32_t first = 0; first < blocks_; first += together) {
       const uint32_t count = together * step_.fragments;
       std::vector<Reg> b(together * types_.parts), of_step(count);
@@ -393,12 +395,11 @@ private:
   std::optional<PanelRows> rows_;
 };
 
-uint32_t add_staged(ir::Module& module, const SpmmSchedule& schedule) {
+uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64_t bytes) {
   ir::Symbol symbol;
-  symbol.name = "staged";
-  symbol.type = Type::pointer(Space::shared,
-                              PanelWriter::staged_scalar(panel_operands(schedule.problem).type));
-  symbol.count = panel_staging(schedule).bytes() / 4;
+  symbol.name = name;
+  symbol.type = Type::pointer(Space::shared, element);
+  symbol.count = bytes / 4;
   module.symbols.push_back(std::move(symbol));
   return static_cast<uint32_t>(module.symbols.size() - 1);
 }
@@ -412,7 +413,11 @@ void write_panels_kernel(ir::Module& module, const SpmmSchedule& schedule, const
   symbols.stream = add_device_symbol(module, "panels", Scalar::i32,
                                      panel_stream_bytes(schedule, pattern, weights), kLine);
   symbols.rows = add_device_symbol(module, "rows", Scalar::i32, panel_row_bytes(schedule));
-  symbols.staged = add_staged(module, schedule);
+  symbols.staged = add_shared(module, "staged",
+                              PanelWriter::staged_scalar(panel_operands(schedule.problem).type),
+                              panel_staging(schedule).bytes());
+  if (panel_raw_bytes(schedule) != 0)
+    symbols.raw = add_shared(module, "raw", Scalar::f32, panel_raw_bytes(schedule));
   ir::Function& kernel = module.functions.emplace_back();
   kernel.name = manifest.entry;
   kernel.kind = ir::FunctionKind::kernel;

@@ -49,7 +49,7 @@ std::string fault_of(const PanelPacking& packing, const Pattern& pattern,
   if (packing.slots.size() != panels * packing.steps * shape.slots_of_step())
     return "the number of slots";
   std::vector<uint32_t> taken(pattern.nnz());
-  uint64_t second_slots = 0;
+  uint64_t second_slots = 0, conflicts = 0;
   for (uint32_t panel = 0; panel < panels; ++panel) {
     const std::span<const PanelSlot> slots = packing.panel(panel);
     std::vector<bool> met(pattern.columns);
@@ -84,14 +84,23 @@ std::string fault_of(const PanelPacking& packing, const Pattern& pattern,
       }
     const uint32_t banks = shape.slots_of_unit();
     for (size_t unit = 0; unit < slots.size() / banks; ++unit) {
-      uint32_t residues = 0;
-      for (uint32_t i = 0; i < banks; ++i)
-        residues |= 1u << (slots[unit * banks + i].column % banks);
-      // A window narrower than a unit has not all of them.
-      if (pattern.columns >= banks && std::popcount(residues) != static_cast<int>(banks))
+      uint32_t residues = 0, used_residues = 0, used = 0;
+      for (uint32_t i = 0; i < banks; ++i) {
+        const PanelSlot& slot = slots[unit * banks + i];
+        residues |= 1u << (slot.column % banks);
+        used += slot.rows != 0;
+        used_residues |= slot.rows != 0 ? 1u << (slot.column % banks) : 0;
+      }
+      const uint32_t late = used - static_cast<uint32_t>(std::popcount(used_residues));
+      conflicts += late;
+      // Where used slots have banks of their own, so have the others, if the window has them all.
+      if (late == 0 && pattern.columns >= banks &&
+          std::popcount(residues) != static_cast<int>(banks))
         return fmt::format("panel {}, unit {}: two columns in one bank", panel, unit);
     }
   }
+  if (conflicts != packing.conflicts)
+    return "the number of conflicts";
   if (second_slots != packing.second_slots)
     return "the number of second slots";
   return std::all_of(taken.begin(), taken.end(), [](uint32_t times) { return times == 1; })
@@ -159,7 +168,7 @@ TEST_CASE("panels take little more than the columns, and fewer where columns are
   };
   for (const Expected& expected :
        {Expected{0.2, 64, 4, 1.07}, Expected{0.1, 64, 4, 1.04}, Expected{0.1, 64, 2, 1.07},
-        Expected{0.2, 32, 2, 1.13}, Expected{0.02, 64, 4, 0.97}, Expected{0.02, 32, 4, 0.8}}) {
+        Expected{0.2, 32, 2, 1.1}, Expected{0.02, 64, 4, 0.85}, Expected{0.02, 32, 4, 0.66}}) {
     const Matrix matrix = pattern_of(random, 512, 1024, expected.density);
     std::vector<uint32_t> order(512);
     std::iota(order.begin(), order.end(), 0u);
