@@ -12,9 +12,9 @@
 namespace sparsertc {
 namespace {
 
-const std::vector<std::string> kTileWords = {"strategy", "rows",     "vec",     "warps",
-                                             "groups",   "splitk",   "cluster", "stage",
-                                             "chunk",    "prefetch", "weights", "border"};
+const std::vector<std::string> kTileWords = {"strategy", "rows",    "vec",   "warps", "groups",
+                                             "splitk",   "cluster", "stage", "chunk", "prefetch",
+                                             "weights",  "border",  "dense"};
 
 const std::vector<std::string> kConvolutionWords = {
     "N",          "H",        "W",         "C",      "R",        "S",      "pad", "pad_top",
