@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace sparsertc;
@@ -50,36 +51,36 @@ void check_case(const cuda::Context& gpu, const std::string& path, bool reversed
   const cuda::Stream stream(gpu);
   const cuda::DeviceBuffer x(gpu, start.size() * sizeof(double)), values(gpu, nnz * sizeof(double));
   x.upload(jacobian::as_bytes(start), stream);
-  for (const JacobianCompression compression :
-       {JacobianCompression::terms, JacobianCompression::local})
-    for (const std::optional<uint32_t> share :
-         {std::optional<uint32_t>(), std::optional<uint32_t>(0), std::optional<uint32_t>(2),
-          std::optional<uint32_t>(16)}) {
-      CAPTURE(to_string(compression), share.value_or(UINT32_MAX));
-      JacobianRequest request;
-      request.source = read_residual(carried("tools/examples/power_flow/F.cu"));
-      request.parameters = test::named_parameters(parameter_arrays(model, {}), 1);
-      request.x0 = start;
-      request.compression = compression;
-      request.entries_per_lane = share;
-      if (reversed)
-        for (uint64_t k = 0; k < nnz; ++k)
-          request.places.push_back(static_cast<uint32_t>(nnz - 1 - k));
-      JacobianFacts facts;
-      const auto system = make_gpu_system(gpu, request, facts);
-      REQUIRE(facts.pattern.column_index == hand.pattern().column_index);
-      std::vector<double> got(nnz, std::numeric_limits<double>::quiet_NaN());
-      values.upload(jacobian::as_bytes(got), stream);
-      system->jacobian(x.address(), values.address(), stream);
-      system->check(stream);
-      values.download(jacobian::as_writable_bytes(got), stream);
-      uint64_t wrong = 0;
-      for (uint64_t k = 0; k < nnz; ++k) {
-        const double value = got[reversed ? nnz - 1 - k : k];
-        wrong += std::abs(value - expected[k]) <= 1e-10 * (1 + std::abs(expected[k])) ? 0 : 1;
-      }
-      CHECK(wrong == 0);
+  using Share = std::optional<uint32_t>;
+  for (const auto& [compression, share] : {std::pair(JacobianCompression::terms, Share()),
+                                           {JacobianCompression::terms, Share(0)},
+                                           {JacobianCompression::terms, Share(16)},
+                                           {JacobianCompression::local, Share()}}) {
+    CAPTURE(to_string(compression), share.value_or(UINT32_MAX));
+    JacobianRequest request;
+    request.source = read_residual(carried("tools/examples/power_flow/F.cu"));
+    request.parameters = test::named_parameters(parameter_arrays(model, {}), 1);
+    request.x0 = start;
+    request.compression = compression;
+    request.entries_per_lane = share;
+    if (reversed)
+      for (uint64_t k = 0; k < nnz; ++k)
+        request.places.push_back(static_cast<uint32_t>(nnz - 1 - k));
+    JacobianFacts facts;
+    const auto system = make_gpu_system(gpu, request, facts);
+    REQUIRE(facts.pattern.column_index == hand.pattern().column_index);
+    std::vector<double> got(nnz, std::numeric_limits<double>::quiet_NaN());
+    values.upload(jacobian::as_bytes(got), stream);
+    system->jacobian(x.address(), values.address(), stream);
+    system->check(stream);
+    values.download(jacobian::as_writable_bytes(got), stream);
+    uint64_t wrong = 0;
+    for (uint64_t k = 0; k < nnz; ++k) {
+      const double value = got[reversed ? nnz - 1 - k : k];
+      wrong += std::abs(value - expected[k]) <= 1e-10 * (1 + std::abs(expected[k])) ? 0 : 1;
     }
+    CHECK(wrong == 0);
+  }
 }
 
 } // namespace
