@@ -98,7 +98,8 @@ TEST_CASE("assemblers: the same PTX gives the same bits by each of them") {
       const SpmmOperands operands =
           make_operands(compiled.weights, pipeline.problem, OperandSources{}, 96);
       const SpmmBuffers buffers = lay_out(operands, pipeline.problem);
-      run_on_gpu(*gpu, compiled.artefact, compiled.lowered.kernels, buffers, 96, 1);
+      run_on_gpu(*gpu, compiled.artefact, compiled.schedule, compiled.lowered.kernels, buffers, 96,
+                 1);
       const std::vector<double> result = read_back(buffers, operands, pipeline.problem);
       if (first.empty()) {
         first = result;
