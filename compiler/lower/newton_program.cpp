@@ -160,22 +160,26 @@ ir::Module lower_newton_program(const NewtonProgramOptions& options) {
                   fmt::format("damped Newton's method, {} unknowns, {} derivatives, {} instances",
                               layout.unknowns, layout.entries, layout.instances));
   text += external_work(options);
+  const std::string trial = fmt::format("{}{}{}", kMove, evaluation(options), kJudge);
   text += fmt::format(R"(
 host @newton(%x: device.f64, %values: {}, %states: device.i64, %history: device.f64,
     %control: device.i64, %options: host.i64, %record: device.i64, %words: device.i32, %failed_bit: i64) {{
 {}{}{}{}loop {{
-{}loop {{
-{}{}{}%trying = load.any.i32 %flags + 4
+{}{}%trying = load.any.i32 %flags + 4
 %again = cmp.ne.i32 %trying, 0
-}} while %again
+if %again {{
+loop {{
+{}%retrying = load.any.i32 %flags + 4
+%once_more = cmp.ne.i32 %retrying, 0
+}} while %once_more
+}}
 %left = load.any.i32 %flags + 0
 %more = cmp.ne.i32 %left, 0
 }} while %more
 {}{}}}
 )",
                       element(options), constants(layout), buffers(layout), evaluation(options),
-                      kStart, direction(options), kMove, evaluation(options), kJudge, kMove,
-                      classification(options));
+                      kStart, direction(options), trial, trial, kMove, classification(options));
   const std::string parameters = fmt::format(fmt::runtime(kParameters), element(options));
   const auto part = [&](std::string_view name, const std::string& body) {
     text += fmt::format("\nhost @{}({}) {{\n{}{}}}\n", name, parameters, constants(layout), body);
