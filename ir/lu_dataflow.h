@@ -12,9 +12,12 @@
 //              sum over `group` lanes, in a fixed order, then the task's result is stored
 //
 // A task with more than 4 * group products goes on in the stream's next packets; the one that ends
-// its tasks says so. All tasks of a packet are of one level: none waits for another. Over all
-// streams the tasks stand in the order of levels, so that the first unfinished one can always go
-// on.
+// its tasks says so. No task of a packet waits for another of it. Over all streams the tasks stand
+// in one order, in which each comes after those it waits for, so that the first unfinished one can
+// always go on.
+//
+// Where most products of an entry of L'+U should be there long before the last ones, they are a task
+// of their own, a *partial sum*: b(i,j) less these products, from which the entry's task starts.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +33,26 @@ struct LuDataflow {
   static constexpr uint32_t kProducts = 4; ///< of a lane and packet
 
   uint32_t operand_words = 0; ///< of a product: 3 of a factorization, 2 of a substitution
-  uint32_t task_words = 0;    ///< of a lane: 2 of a factorization, 4 of a substitution
+  uint32_t task_words = 0;    ///< of a lane: 4
+  /// Of a factorization: their places follow the slots.
+  uint32_t partial_sums = 0;
 
   /// streams + 1 places in the arrays of packets.
   std::vector<uint32_t> stream_offset = {0};
   /// By packet: the lanes of a task where its tasks end here, else 0. One more follows the last, so
   /// that it can be read ahead.
   std::vector<uint32_t> group;
+  /// By packet, of a factorization: the slot of an entry that one of its operands waits for, the
+  /// one that is there last. Whoever finds operands missing waits for this first, so that those that
+  /// have long to wait do not ask for everything again and again. kNoWord for none. Of a
+  /// substitution: kNoWord.
+  std::vector<uint32_t> gate;
   /// By packet, lane: the task that ends here, or kNoWord. It is given to the first lane of its
-  /// group. Of a factorization: the slot of v(i,j), and j, or ~j for the pivot of column j. Of a
-  /// substitution: the place of the result (below), the caller's number of the unknown (kNoWord in
-  /// the forward substitution), the slot of the pivot, 0.
+  /// group. Of a factorization: the slot of v(i,j), or the place of a partial sum of it; j, or ~j
+  /// for the pivot of column j; the place of the partial sum it starts from, or ~slot where it
+  /// starts from b(i,j); 1 for a partial sum, else 0. Of a substitution: the place of the result
+  /// (below), the caller's number of the unknown (kNoWord in the forward substitution), the slot of
+  /// the pivot, 0.
   std::vector<uint32_t> task;
   /// By packet, operand word, lane, product. Of a factorization: the slots of v(i,k), v(k,j) and
   /// d(k). Of a substitution: the slot of the entry and the place of what it is multiplied with.

@@ -1,12 +1,14 @@
 #include "compiler/inspect/lu_dataflow.h"
 
+#include "compiler/inspect/lu_partial_sums.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <compare>
+#include <numeric>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -19,13 +21,6 @@ constexpr uint32_t kProducts = LuDataflow::kProducts;
 /// Numbers of slots, rows and packets are signed on the GPU.
 constexpr uint64_t kMost = uint64_t{1} << 31;
 
-uint32_t lanes_for(uint64_t products, const LuDataflowOptions& options) {
-  const uint64_t of_lane = std::max(options.products_of_lane, 1u);
-  const uint64_t lanes = (products + of_lane - 1) / of_lane;
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(kLanes, std::bit_ceil(std::max<uint64_t>(lanes, 1))));
-}
-
 struct Task {
   uint64_t id = 0;
   uint64_t products = 0;
@@ -36,6 +31,15 @@ struct Task {
 struct Record {
   std::vector<Task> tasks;
   uint32_t packets = 1;
+};
+
+/// What is to be waited for before an operand is asked for a second time; the latest operand's
+/// counts.
+struct Gate {
+  uint64_t time = 0;
+  uint32_t slot = kNoWord;
+
+  auto operator<=>(const Gate&) const = default;
 };
 
 /// Deals the records of one level after the other to the streams: each goes to the stream with the
@@ -68,10 +72,11 @@ public:
     }
   }
 
-  /// `task_words(id)` and `operand_words(id, product)` are arrays of the sizes given.
-  template <class TaskWords, class OperandWords>
+  /// `task_words(id)` and `operand_words(id, product)` are arrays of the sizes given,
+  /// `product_gate(id, product)` a Gate.
+  template <class TaskWords, class OperandWords, class ProductGate>
   LuDataflow finish(uint32_t task_size, uint32_t operand_size, const TaskWords& task_words,
-                    const OperandWords& operand_words) const {
+                    const OperandWords& operand_words, const ProductGate& product_gate) const {
     if (packets_ * kLanes >= kMost)
       throw UserError("the factorization is too large for the GPU's tables",
                       "--device=cpu factorizes it on the CPU");
@@ -79,12 +84,15 @@ public:
     flow.task_words = task_size;
     flow.operand_words = operand_size;
     flow.group.assign(packets_ + 1, 0);
+    flow.gate.assign(packets_ + 1, kNoWord);
     flow.task.assign((packets_ + 1) * kLanes * task_size, kNoWord);
     flow.operands.assign((packets_ + 1) * kLanes * kProducts * operand_size, kNoWord);
     uint64_t packet = 0;
+    std::vector<Gate> gates;
     for (const std::vector<Record>& stream : streams_) {
       for (const Record& record : stream) {
         const uint32_t lanes = record.tasks.front().lanes;
+        gates.assign(record.packets, {});
         const uint64_t end = packet + record.packets - 1;
         flow.group[end] = lanes;
         for (size_t t = 0; t < record.tasks.size(); ++t) {
@@ -98,13 +106,16 @@ public:
             const uint64_t at = packet + product / (lanes * kProducts);
             const uint64_t inside = product % (lanes * kProducts);
             const auto given = operand_words(task.id, product);
+            Gate& gate = gates[at - packet];
+            gate = std::max(gate, product_gate(task.id, product));
             for (uint32_t word = 0; word < operand_size; ++word)
               flow.operands[((at * operand_size + word) * kLanes + lane + inside % lanes) *
                                 kProducts +
                             inside / lanes] = given[word];
           }
         }
-        packet += record.packets;
+        for (const Gate& gate : gates)
+          flow.gate[packet++] = gate.slot;
       }
       flow.stream_offset.push_back(static_cast<uint32_t>(packet));
     }
@@ -131,26 +142,54 @@ LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather,
     for (uint64_t slot = tables.column_offset[j]; slot < tables.column_offset[j + 1]; ++slot)
       column_of[slot] = slot == tables.diagonal[j] ? ~j : j;
 
+  const LuFlowTasks cut = split_gather(tables, gather, options.products_of_lane);
+  if (tables.nnz() + cut.partial_sums >= kMost)
+    throw UserError("the factorization is too large for the GPU's tables",
+                    "--device=cpu factorizes it on the CPU");
+
+  // By the time at which their products are there. None waits for another that comes within a hop.
+  std::vector<uint64_t> order(cut.tasks.size());
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  const auto hop_of = [&](uint64_t id) { return cut.tasks[id].ready / kHopClocks; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint64_t a, uint64_t b) { return hop_of(a) < hop_of(b); });
   Dealer dealer(std::max(options.warps, 1u));
-  std::vector<Task> tasks;
-  for (size_t level = 0; level + 1 < gather.level_offset.size(); ++level) {
-    tasks.clear();
-    for (uint64_t id = gather.level_offset[level]; id < gather.level_offset[level + 1]; ++id) {
-      const uint64_t products = gather.pair_offset[id + 1] - gather.pair_offset[id];
-      tasks.push_back({id, products, lanes_for(products, options)});
+  std::vector<Task> together;
+  for (size_t first = 0; first < order.size();) {
+    const uint64_t hop = hop_of(order[first]);
+    together.clear();
+    for (; first < order.size() && hop_of(order[first]) == hop; ++first) {
+      const LuFlowTask& task = cut.tasks[order[first]];
+      together.push_back({order[first], task.count, task.lanes});
     }
-    dealer.add_level(tasks);
+    dealer.add_level(together);
   }
-  return dealer.finish(
-      2, 3,
+
+  const auto slots = static_cast<uint32_t>(tables.nnz());
+  std::vector<uint64_t> pairs;
+  LuDataflow flow = dealer.finish(
+      4, 3,
       [&](uint64_t id) {
-        const uint64_t slot = gather.task_slot[id];
-        return std::array{static_cast<uint32_t>(slot), column_of[slot]};
+        const LuFlowTask& task = cut.tasks[id];
+        const auto slot = static_cast<uint32_t>(gather.task_slot[task.gather]);
+        const uint32_t place = slots + task.partial_sum;
+        const bool from_sum = !task.is_partial && task.partial_sum != kNoPartialSum;
+        return std::array{task.is_partial ? place : slot, column_of[slot], from_sum ? place : ~slot,
+                          uint32_t{task.is_partial}};
       },
       [&](uint64_t id, uint64_t product) {
-        const uint64_t pair = gather.pair_offset[id] + product;
+        const LuFlowTask& task = cut.tasks[id];
+        if (product == 0)
+          cut.order_products(gather, task.gather, pairs);
+        const uint64_t pair = pairs[task.first + product];
         return std::array{gather.pair_left[pair], gather.pair_right[pair], gather.pair_pivot[pair]};
+      },
+      [&](uint64_t id, uint64_t product) {
+        const uint32_t operand = cut.latest_operand(gather, pairs[cut.tasks[id].first + product]);
+        return Gate{cut.published[operand] + 1, cut.latest[operand]};
       });
+  flow.partial_sums = cut.partial_sums;
+  return flow;
 }
 
 LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& options,
@@ -174,7 +213,8 @@ LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& 
         const uint32_t i = levels.member[m];
         const uint64_t products =
             forward ? diagonal[i] - offset[i] : offset[i + 1] - diagonal[i] - 1;
-        tasks.push_back({forward ? i : uint64_t{n} + i, products, lanes_for(products, options)});
+        tasks.push_back({forward ? i : uint64_t{n} + i, products,
+                         lanes_for(products, options.products_of_lane)});
       }
       dealer.add_level(tasks);
     }
@@ -195,12 +235,14 @@ LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& 
         const uint64_t place = forward ? offset[i] + product : diagonal[i] + 1 + product;
         return std::array{static_cast<uint32_t>(transposed ? place : tables.row_slot[place]),
                           (forward ? n : 2 * n) + index[place]};
-      });
+      },
+      [](uint64_t, uint64_t) { return Gate{}; });
 }
 
 uint64_t dataflow_bytes(const LuDataflow& dataflow) {
-  return sizeof(uint32_t) * (dataflow.stream_offset.size() + dataflow.group.size() +
-                             dataflow.task.size() + dataflow.operands.size());
+  return sizeof(uint32_t) *
+         (dataflow.stream_offset.size() + dataflow.group.size() + dataflow.gate.size() +
+          dataflow.task.size() + dataflow.operands.size());
 }
 
 } // namespace sparsertc

@@ -70,19 +70,28 @@ protected:
     read_packet(packet, next);
 
     const Reg has_task = b_.compare(Comparison::ge, Scalar::i32, now.task, Operand::integer(0));
+    const Reg is_short = b_.compare(Comparison::eq, Scalar::i32, now.group, Operand::integer(1));
+    const Reg ends_alone = b_.value(Opcode::bit_and, Scalar::pred, {is_short, has_task});
     prepare_task(now, has_task);
-    wait_and_add(now, sum);
+    wait_and_add(now, sum, ends_alone);
 
     const Reg ends = b_.compare(Comparison::ne, Scalar::i32, now.group, Operand::integer(0));
     b_.if_begin(ends);
+    const Reg is_long = b_.compare(Comparison::gt, Scalar::i32, now.group, Operand::integer(1));
+    b_.if_begin(is_long);
     add_lanes(sum, now.group);
     b_.if_begin(has_task);
-    finish_task(now, sum);
+    publish_result(now, sum);
+    b_.end();
+    b_.end();
+    b_.if_begin(has_task);
+    take_notes(now);
     b_.end();
     clear(sum);
     b_.end();
 
-    b_.move(next.group, now.group);
+    for (uint32_t i = 0; i < 2; ++i)
+      b_.move(next.group[i], now.group[i]);
     for (uint32_t i = 0; i < task_words_; ++i)
       b_.move(next.task[i], now.task[i]);
     for (uint32_t i = 0; i < operands_ * kProducts; ++i)
@@ -93,7 +102,7 @@ protected:
   }
 
   struct Packet {
-    Reg group;
+    Reg group;    ///< and the gate
     Reg task;     ///< task_words_ registers
     Reg operands; ///< of operand word w and product p: register w * kProducts + p
   };
@@ -102,6 +111,9 @@ protected:
   virtual void begin_stream() {}
   /// Loads that the task needs at its end.
   virtual void prepare_task(const Packet& packet, Reg has_task) = 0;
+  /// Loads the number at the packet's gate; a writer whose packets have none says so.
+  virtual bool has_gates() const { return false; }
+  virtual void load_gate(const Packet&, Reg) {}
   /// A pair's operands into registers. They are 0 where there is no pair.
   virtual void load_early(const Packet& packet) = 0;
   /// Loads what product p waits for.
@@ -113,7 +125,11 @@ protected:
   /// Also waited for; may be empty.
   virtual void load_base() {}
   virtual std::vector<Reg> base() { return {}; }
-  virtual void finish_task(const Packet& packet, LuNumber sum) = 0;
+  /// Writes the same code twice, into the same registers: for tasks of one lane and for longer
+  /// ones.
+  virtual void publish_result(const Packet& packet, LuNumber sum) = 0;
+  /// What nobody waits for.
+  virtual void take_notes(const Packet& packet) = 0;
   virtual void end_stream() {}
 
   Reg is_unready(const std::vector<Reg>& numbers) {
@@ -134,7 +150,7 @@ protected:
 private:
   Packet declare_packet() {
     Packet packet;
-    packet.group = b_.fresh(Scalar::i32);
+    packet.group = b_.fresh_tuple(Scalar::i32, 2);
     packet.task = b_.fresh_tuple(Scalar::i32, task_words_);
     packet.operands = b_.fresh_tuple(Scalar::i32, operands_ * kProducts);
     return packet;
@@ -146,16 +162,25 @@ private:
     for (uint32_t word = 0; word < operands_; ++word)
       b_.load(operands, int64_t{word} * row, kProducts, Cache::readonly,
               packet.operands[word * kProducts]);
-    b_.load(element(group_, number, kWord), 0, 1, Cache::readonly, packet.group);
+    b_.load(element(group_, number, 2 * kWord), 0, 2, Cache::readonly, packet.group);
     b_.load(element(lane_task_, number, kLanes * task_words_ * kWord), 0, task_words_,
             Cache::readonly, packet.task);
   }
 
-  void wait_and_add(const Packet& packet, LuNumber sum) {
+  /// A task of one lane does not wait for its neighbours' operands: its result is stored as soon as
+  /// its own are there.
+  void wait_and_add(const Packet& packet, LuNumber sum, Reg ends_alone) {
     std::array<Reg, kProducts> waits;
     for (uint32_t p = 0; p < kProducts; ++p)
       waits[p] = b_.compare(Comparison::ge, Scalar::i32, packet.operands[p], Operand::integer(0));
     load_early(packet);
+    const Reg done = b_.constant(Scalar::pred, Operand::integer(0));
+    const Reg gate = zero_pieces();
+    if (has_gates()) {
+      b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, packet.group[1], Operand::integer(0)));
+      load_gate(packet, gate);
+      b_.end();
+    }
     b_.loop();
     // All loads before the first look at one, so that they are on their way together.
     for (uint32_t p = 0; p < kProducts; ++p) {
@@ -180,16 +205,34 @@ private:
       b_.move(unready, base_waits_);
       any = b_.value(Opcode::bit_or, Scalar::pred, {any, unready});
     }
-    b_.while_end(any);
+    b_.if_begin(b_.value(Opcode::bit_not, Scalar::pred, {any}));
+    b_.if_begin(b_.value(Opcode::bit_not, Scalar::pred, {done}));
     for (uint32_t p = 0; p < kProducts; ++p)
       add_product(p, sum);
+    b_.if_begin(ends_alone);
+    publish_result(packet, sum);
+    b_.end();
+    b_.constant(Scalar::pred, Operand::integer(1), done);
+    b_.end();
+    b_.end();
+    // The lanes stay together, so that those that are done cannot be kept from storing.
+    const Reg lanes_done = b_.value(Opcode::ballot, {}, {done});
+    const Reg goes_on = b_.compare(Comparison::ne, Scalar::i32, lanes_done, Operand::integer(-1));
+    if (has_gates()) {
+      b_.if_begin(b_.value(Opcode::bit_and, Scalar::pred, {goes_on, is_unready({gate})}));
+      b_.loop();
+      load_gate(packet, gate);
+      b_.while_end(is_unready({gate}));
+      b_.end();
+    }
+    b_.while_end(goes_on);
   }
 };
 
 class FactorWriter : DataflowWriter {
 public:
   FactorWriter(ir::Module& module, const LuKernelOptions& options)
-      : DataflowWriter(module, options, kLuFactorKernel, 3, 2) {}
+      : DataflowWriter(module, options, kLuFactorKernel, 3, 4) {}
 
   void write() {
     declare_tables();
@@ -212,20 +255,39 @@ private:
 
   /// The entry of B, and the largest of its column where this is a pivot.
   void prepare_task(const Packet& packet, Reg has_task) override {
-    entry_ = zero_pieces();
+    start_ = zero_pieces();
     column_largest_ = b_.constant(Scalar::i64, Operand::integer(0));
-    const Reg column = packet.task[1];
-    is_pivot_ = b_.compare(Comparison::lt, Scalar::i32, column, Operand::integer(0));
-    is_pivot_ = b_.value(Opcode::bit_and, Scalar::pred, {is_pivot_, has_task});
-    column_ = b_.value(Opcode::bit_xor, Scalar::i32, {column, Operand::integer(-1)});
-    b_.if_begin(has_task);
-    load_pieces(element(initial_, packet.task[0], bytes_), Cache::readonly, entry_);
+    const Operand nothing = Operand::integer(0);
+    const auto of_task = [&](Reg condition) {
+      return b_.value(Opcode::bit_and, Scalar::pred, {condition, has_task});
+    };
+    const Reg column = packet.task[1], from = packet.task[2];
+    is_sum_ = of_task(b_.compare(Comparison::lt, Scalar::i32, packet.task[3], nothing));
+    is_pivot_ = of_task(b_.compare(Comparison::lt, Scalar::i32, column, nothing));
+    column_ =
+        b_.select(Scalar::i32, is_pivot_,
+                  b_.value(Opcode::bit_xor, Scalar::i32, {column, Operand::integer(-1)}), column);
+    // The pivot itself is the entry's task.
+    is_pivot_ = b_.value(Opcode::bit_and, Scalar::pred,
+                         {is_pivot_, b_.value(Opcode::bit_not, Scalar::pred, {is_sum_})});
+    base_waits_ = of_task(b_.compare(Comparison::ge, Scalar::i32, from, nothing));
+    start_place_ = element(values_, from, bytes_);
+    b_.if_begin(of_task(b_.compare(Comparison::lt, Scalar::i32, from, nothing)));
+    const Reg slot = b_.value(Opcode::bit_xor, Scalar::i32, {from, Operand::integer(-1)});
+    load_pieces(element(initial_, slot, bytes_), Cache::readonly, start_);
     b_.end();
     b_.if_begin(is_pivot_);
     b_.load(element(column_max_, column_, sizeof(int64_t)), 0, 1, Cache::normal, column_largest_);
     b_.end();
+    value_ = zero();
+    result_ = zero();
+    least_ = real_constant(0);
   }
 
+  bool has_gates() const override { return true; }
+  void load_gate(const Packet& packet, Reg gate) override {
+    load_published(element(values_, packet.group[1], bytes_), gate);
+  }
   void load_early(const Packet& packet) override {
     for (uint32_t i = 0; i < 3 * kProducts; ++i) {
       operand_[i] = zero_pieces();
@@ -247,44 +309,50 @@ private:
     fma(unpack(operand_[product]), right, sum, sum);
   }
 
-  void finish_task(const Packet& packet, LuNumber sum) override {
-    const LuNumber value = sub(unpack(entry_), sum);
-    const Reg place = element(values_, packet.task[0], bytes_);
-    const Reg bad = b_.constant(Scalar::pred, Operand::integer(0));
-    b_.if_begin(is_pivot_);
-    finish_pivot(value, place, bad);
-    b_.else_mark();
-    publish(place, value);
-    b_.end();
+  void load_base() override { load_published(start_place_, start_); }
+  std::vector<Reg> base() override { return {start_}; }
 
-    // Nobody waits for what comes now.
-    const Reg size = magnitude(value);
-    const Reg larger = b_.compare(Comparison::gt, type_, size, largest_);
-    b_.select(type_, larger, size, largest_, largest_);
-    b_.value(Opcode::bit_or, Scalar::pred, {bad, is_not_finite(value)}, bad);
-    b_.if_begin(bad);
-    const Reg column = b_.select(Scalar::i32, is_pivot_, column_, packet.task[1]);
-    note_column(offsetof(LuStatusRecord, nonfinite_column), column);
+  /// A pivot that is too small is replaced, with its sign or phase kept, and its reciprocal is what
+  /// is published.
+  void publish_result(const Packet& packet, LuNumber sum) override {
+    move(sub(unpack(start_), sum), value_);
+    move(value_, result_);
+    b_.if_begin(is_pivot_);
+    const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
+    b_.mul(type_, threshold_, from_f64(column_largest), least_);
+    const Reg small = b_.compare(Comparison::lt, type_, magnitude(value_), least_);
+    move(reciprocal(select(small, with_phase(value_, least_), value_)), result_);
+    b_.end();
+    publish(element(values_, packet.task[0], bytes_), result_);
+    b_.if_begin(b_.value(Opcode::bit_not, Scalar::pred, {is_sum_}));
+    publish(element(values_, packet.task[3], bytes_), result_);
     b_.end();
   }
 
-  /// Replaces a pivot that is too small, keeping its sign or phase, and publishes the reciprocal
-  /// before it takes notes.
-  void finish_pivot(LuNumber value, Reg place, Reg bad) {
-    const Reg size = magnitude(value);
-    const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
-    const Reg least = b_.mul(type_, threshold_, from_f64(column_largest));
-    const Reg small = b_.compare(Comparison::lt, type_, size, least);
-    const LuNumber inverse = reciprocal(select(small, with_phase(value, least), value));
-    publish(place, inverse);
+  void take_notes(const Packet&) override {
+    const Reg size = magnitude(value_);
+    b_.if_begin(b_.value(Opcode::bit_not, Scalar::pred, {is_sum_}));
+    const Reg larger = b_.compare(Comparison::gt, type_, size, largest_);
+    b_.select(type_, larger, size, largest_, largest_);
+    b_.end();
+    const Reg bad =
+        b_.value(Opcode::bit_or, Scalar::pred, {is_not_finite(value_), is_not_finite(result_)});
+    b_.if_begin(bad);
+    note_column(offsetof(LuStatusRecord, nonfinite_column), column_);
+    b_.end();
+    b_.if_begin(is_pivot_);
+    note_pivot(size);
+    b_.end();
+  }
 
-    b_.move(is_not_finite(inverse), bad);
+  void note_pivot(Reg size) {
+    const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
     b_.store(element(column_max_, column_, sizeof(int64_t)), 0,
              b_.constant(Scalar::i64, Operand::integer(0)));
     b_.store(element(quotient_, column_, sizeof(double)), 0,
              b_.value(Opcode::div, Scalar::f64, {to_f64(size), column_largest}));
     b_.value(Opcode::max, Scalar::i64, {largest_input_, column_largest_}, largest_input_);
-    b_.if_begin(small);
+    b_.if_begin(b_.compare(Comparison::lt, type_, size, least_));
     b_.atomic(Atomic::add, status_, offsetof(LuStatusRecord, perturbed),
               b_.constant(Scalar::i64, Operand::integer(1)));
     note_column(offsetof(LuStatusRecord, perturbed_column), column_);
@@ -300,14 +368,34 @@ private:
               b_.convert(Scalar::i64, column, Conversion::sign));
   }
 
+  /// A lane for all: thousands of atomic operations at one address keep those waiting that ask for
+  /// their operands.
   void end_stream() override {
-    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest), ordered_bits(largest_));
-    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest_input), largest_input_);
+    const Reg largest = largest_of_warp(ordered_bits(largest_));
+    const Reg largest_input = largest_of_warp(largest_input_);
+    b_.if_begin(
+        b_.compare(Comparison::eq, Scalar::i32, b_.special(Special::lane), Operand::integer(0)));
+    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest), largest);
+    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest_input), largest_input);
+    b_.end();
+  }
+
+  Reg largest_of_warp(Reg bits) {
+    const Reg largest = b_.move(bits);
+    for (uint32_t distance = kLanes / 2; distance > 0; distance /= 2) {
+      const auto other = [&](Reg half) {
+        return b_.shuffle(ir::Shuffle::butterfly, half, Operand::integer(distance));
+      };
+      const Reg low = other(b_.convert(Scalar::i32, largest, Conversion::exact));
+      b_.value(Opcode::max, Scalar::i64, {largest, join(low, other(upper_bits(largest)))}, largest);
+    }
+    return largest;
   }
 
   Reg values_, initial_, column_max_, quotient_, status_, threshold_;
   Reg largest_, largest_input_;
-  Reg entry_, column_largest_, is_pivot_, column_;
+  Reg start_, start_place_, column_largest_, is_pivot_, is_sum_, column_, least_;
+  LuNumber value_, result_;
   std::array<Reg, 3 * kProducts> operand_, place_;
 };
 
@@ -351,6 +439,7 @@ private:
     b_.if_begin(is_unknown_);
     b_.load(element(scale_, packet.task[1], sizeof(double)), 0, 1, Cache::readonly, factor_);
     b_.end();
+    result_ = zero();
   }
 
   void load_early(const Packet& packet) override {
@@ -374,19 +463,22 @@ private:
   std::vector<Reg> base() override { return {start_}; }
 
   /// z = d (b - sum), x = z - d sum.
-  void finish_task(const Packet& packet, LuNumber sum) override {
+  void publish_result(const Packet& packet, LuNumber sum) override {
     const LuNumber start = unpack(start_), pivot = unpack(pivot_);
     const LuNumber forward = mul(sub(start, sum), pivot);
     const LuNumber backward = fma(negated(sum), pivot, start);
-    const LuNumber result = select(is_unknown_, backward, forward);
-    publish(element(work_, packet.task[0], bytes_), result);
+    move(select(is_unknown_, backward, forward), result_);
+    publish(element(work_, packet.task[0], bytes_), result_);
+  }
+  void take_notes(const Packet& packet) override {
     b_.if_begin(is_unknown_);
-    store_scaled(element(x_, packet.task[1], given_bytes()), result, factor_);
+    store_scaled(element(x_, packet.task[1], given_bytes()), result_, factor_);
     b_.end();
   }
 
   Reg values_, work_, x_, scale_, n_;
   Reg pivot_, factor_, start_, start_place_, is_unknown_;
+  LuNumber result_;
   std::array<Reg, kProducts> entry_, operand_, place_;
 };
 

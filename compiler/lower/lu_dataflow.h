@@ -52,7 +52,7 @@ inline constexpr uint32_t kLuInputThreads = 256;
 ///
 ///   sparsertc_lu_factor(stream: i32, group: i32, task: i32, operands: i32, values: T, initial: T,
 ///                       column_max: i64, quotient: f64, status: i64, threshold: R)
-///     values of L'+U; quotient[j] = |pivot j before it was replaced| / largest of column j of B;
+///     values of L'+U, each in two places, and partial sums; quotient[j] = |pivot j before it was replaced| / largest of column j of B;
 ///     column_max is 0 again.
 ///
 ///   sparsertc_lu_solve_input(b: V, order: i32, scale: f64, work: T, n: i32, active: i32,

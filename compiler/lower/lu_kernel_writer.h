@@ -129,6 +129,11 @@ protected:
   }
   ir::Reg real_constant(double value) { return b_.constant(type_, real(value)); }
   LuNumber zero() { return {real_constant(0), complex_ ? real_constant(0) : ir::Reg{}}; }
+  void move(LuNumber value, LuNumber result) {
+    b_.move(value.re, result.re);
+    if (complex_)
+      b_.move(value.im, result.im);
+  }
   void clear(LuNumber value) {
     b_.constant(type_, real(0), value.re);
     if (complex_)

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace sparsertc::lu {
 namespace {
@@ -76,13 +78,16 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
   column_order_ = upload(bytes_of(tables.column_order), stream);
   row_scale_ = upload(bytes_of(row_scale), stream);
   column_scale_ = upload(bytes_of(column_scale), stream);
-  const std::vector<uint32_t> diagonal = narrowed(tables.diagonal);
-  diagonal_ = upload(bytes_of(diagonal), stream);
-  factor_flow_ = upload(flows.factor, stream);
-  if (flows.strategy) {
+  if (flows.strategy) { // stores by slots
     strategy_ = flows.strategy;
     table_bytes_ += strategy_->table_bytes();
+  } else {
+    places_ = make_gpu_places(tables, code.factor_bytes);
   }
+  const std::vector<uint32_t> diagonal = in_places(narrowed(tables.diagonal));
+  diagonal_ = upload(bytes_of(diagonal), stream);
+  if (places_)
+    factor_flow_ = upload(place_factor(flows.factor, *places_, code.factor_bytes), stream);
   solve_flow_ = upload(flows.solve, stream);
   if (flows.transposed)
     transposed_flow_ = upload(*flows.transposed, stream);
@@ -96,6 +101,14 @@ GpuPlan::Table GpuPlan::upload(std::span<const uint8_t> bytes, const cuda::Strea
   return table;
 }
 
+std::vector<uint32_t> GpuPlan::in_places(std::vector<uint32_t> slots) const {
+  if (places_)
+    for (uint32_t& slot : slots)
+      if (slot < places_->by_column.size())
+        slot = places_->by_column[slot];
+  return slots;
+}
+
 GpuPlan::Flow GpuPlan::upload(const LuDataflow& flow, const cuda::Stream& stream) {
   const uint32_t warps = code_.dataflow_threads / LuDataflow::kLanes;
   // Every block must be there at once: one a multiprocessor always is.
@@ -105,10 +118,15 @@ GpuPlan::Flow GpuPlan::upload(const LuDataflow& flow, const cuda::Stream& stream
                                     flow.streams(), context_.properties().multiprocessors));
   Flow tables;
   tables.stream = upload(bytes_of(flow.stream_offset), stream);
-  tables.group = upload(bytes_of(flow.group), stream);
+  std::vector<uint32_t> group;
+  for (size_t packet = 0; packet < flow.group.size(); ++packet)
+    group.insert(group.end(), {flow.group[packet], flow.gate[packet]});
+  tables.group = upload(bytes_of(group), stream);
   tables.task = upload(bytes_of(flow.task), stream);
   tables.operands = upload(bytes_of(flow.operands), stream);
+  tables.partial_sums = flow.partial_sums;
   tables.blocks = flow.streams() / warps;
+  stream.synchronize("copying the packets of a factorization or a solve to the GPU");
   return tables;
 }
 
@@ -121,10 +139,12 @@ GpuPlan::Block GpuPlan::upload(const LuBlockSolve& solve, const cuda::Stream& st
   tables.end = upload(bytes_of(solve.end), stream);
   tables.shape = upload(bytes_of(solve.shape), stream);
   tables.records = upload(bytes_of(solve.records), stream);
-  tables.slot = upload(bytes_of(solve.slot), stream);
-  tables.pivot = upload(bytes_of(solve.pivot), stream);
+  const std::vector<uint32_t> slot = in_places(solve.slot), pivot = in_places(solve.pivot);
+  tables.slot = upload(bytes_of(slot), stream);
+  tables.pivot = upload(bytes_of(pivot), stream);
   tables.steps = solve.steps;
   tables.numbers = solve.numbers();
+  stream.synchronize("copying the steps of a solve to the GPU");
   return tables;
 }
 
@@ -143,7 +163,9 @@ uint64_t GpuPlan::right_side_numbers() const {
 }
 
 GpuPlan::Solve GpuPlan::upload(const GpuFlows::Solve& solve, const cuda::Stream& stream) {
-  return std::visit([&](const auto& tables) -> Solve { return upload(tables, stream); }, solve);
+  if (const auto* const flow = std::get_if<LuDataflow>(&solve))
+    return upload(places_ ? place_solve(*flow, *places_) : *flow, stream);
+  return upload(std::get<LuBlockSolve>(solve), stream);
 }
 
 void GpuPlan::launch(const cuda::Kernel& kernel, uint32_t blocks_x, uint32_t blocks_y,
@@ -180,9 +202,9 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
                             workspace.column_max_.address(),
                             workspace.status_.address(),
                             entries,
-                            slots};
-  launch(input_, std::max(blocks_for(std::max(slots, entries), code_.input_threads), 1u), 1,
-         code_.input_threads, false, input, stream);
+                            value_places()};
+  launch(input_, std::max(blocks_for(std::max(value_places(), entries), code_.input_threads), 1u),
+         1, code_.input_threads, false, input, stream);
   if (slots == 0)
     return;
   const bool wide = code_.factor_bytes == sizeof(double) * (code_.complex ? 2 : 1);
@@ -287,6 +309,21 @@ void GpuPlan::solve_prepared(const GpuWorkspace& workspace, cuda::DeviceAddress 
   launch(solve_, flow.blocks, 1, code_.dataflow_threads, true, arguments, stream);
 }
 
+void GpuPlan::download_values(const GpuWorkspace& workspace, std::span<uint8_t> values,
+                              const cuda::Stream& stream) const {
+  const uint64_t each = code_.factor_bytes;
+  if (values.size() != tables_.nnz() * each)
+    throw InternalError(fmt::format("{} bytes for {} values", values.size(), tables_.nnz()));
+  if (!places_) {
+    workspace.values_.download(values, stream);
+    return;
+  }
+  std::vector<uint8_t> placed(places_->end * each);
+  workspace.values_.download(placed, stream);
+  for (uint64_t slot = 0; slot < tables_.nnz(); ++slot)
+    std::memcpy(values.data() + slot * each, placed.data() + places_->by_column[slot] * each, each);
+}
+
 FactorStatus GpuPlan::status(const GpuWorkspace& workspace, const cuda::Stream& stream) const {
   LuStatusRecord record;
   std::vector<double> quotient(tables_.size);
@@ -327,7 +364,7 @@ FactorStatus GpuPlan::status(const GpuWorkspace& workspace, const cuda::Stream& 
 }
 
 GpuWorkspace::GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory)
-    : right_sides_(right_sides), values_(memory.take(plan.tables().nnz() * plan.factor_bytes())),
+    : right_sides_(right_sides), values_(memory.take(plan.value_places() * plan.factor_bytes())),
       initial_(memory.take(plan.tables().nnz() * plan.factor_bytes())),
       column_max_(memory.take(uint64_t{plan.tables().size} * sizeof(int64_t))),
       quotient_(memory.take(uint64_t{plan.tables().size} * sizeof(double))),

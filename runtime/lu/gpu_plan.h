@@ -7,6 +7,7 @@
 #include "ir/lu_tables.h"
 #include "runtime/driver/cuda_objects.h"
 #include "runtime/lu/factors.h"
+#include "runtime/lu/gpu_places.h"
 #include "runtime/lu/gpu_strategy.h"
 
 #include <cstdint>
@@ -55,6 +56,7 @@ uint32_t gpu_streams(uint32_t multiprocessors, uint32_t dataflow_threads);
 using GpuTable = std::unique_ptr<cuda::DeviceBuffer>;
 struct GpuDataflowTables {
   GpuTable stream, group, task, operands;
+  uint32_t partial_sums = 0;
   uint32_t blocks = 0;
 };
 struct GpuBlockTables {
@@ -98,6 +100,11 @@ public:
   /// none.
   FactorStatus status(const GpuWorkspace& workspace, const cuda::Stream& stream) const;
 
+  /// Waits for the stream and copies L'+U by slot, reciprocals at the pivots: numbers of the
+  /// factors' type.
+  void download_values(const GpuWorkspace& workspace, std::span<uint8_t> values,
+                       const cuda::Stream& stream) const;
+
   const LuTables& tables() const { return tables_; }
   /// On the GPU, f64 by the caller's number: what an unknown of the scaled system is multiplied
   /// with.
@@ -121,7 +128,13 @@ private:
 
   Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
   Flow upload(const LuDataflow& flow, const cuda::Stream& stream);
+  /// The places of the values of slots; other words stay.
+  std::vector<uint32_t> in_places(std::vector<uint32_t> slots) const;
   Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
+  /// Values of the workspace, with partial sums.
+  uint64_t value_places() const {
+    return (places_ ? places_->end : tables_.nnz()) + factor_flow_.partial_sums;
+  }
   /// Of the workspace, for solves by one block.
   uint64_t block_numbers() const;
   /// Of the workspace, for another strategy.
@@ -145,6 +158,7 @@ private:
   std::shared_ptr<const GpuFactorStrategy> strategy_;
   Solve solve_flow_;
   std::optional<Solve> transposed_flow_;
+  std::optional<GpuPlaces> places_; ///< of the dataflow; else a slot's value is at its number
   uint64_t table_bytes_ = 0;
 };
 
@@ -167,7 +181,7 @@ public:
   /// Enqueues what must be there before the first factorization.
   void initialize(const cuda::Stream& stream) const;
 
-  /// Of L'+U by slot, reciprocals at the pivots: numbers of the factors' type.
+  /// Of L'+U, where the plan's kernels keep them (GpuPlan::download_values), and partial sums.
   const cuda::DeviceBuffer& values() const { return values_; }
   /// Of the last factorization: an LuStatusRecord.
   const cuda::DeviceBuffer& status_record() const { return status_; }

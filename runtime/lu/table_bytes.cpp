@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "numbers are stored as they are in memory");
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 /// What a section holds.
 enum class Kind : uint32_t { tables = 1, dataflow = 2, block_solve = 3, batch_loop = 4 };
 
@@ -51,8 +51,10 @@ template <class Archive, class Flow>
 void visit_dataflow(Archive& archive, Flow& flow) {
   archive(flow.operand_words);
   archive(flow.task_words);
+  archive(flow.partial_sums);
   archive(flow.stream_offset);
   archive(flow.group);
+  archive(flow.gate);
   archive(flow.task);
   archive(flow.operands);
 }

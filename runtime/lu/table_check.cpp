@@ -145,6 +145,7 @@ void check_packets(const Checker& check, const LuDataflow& flow, uint32_t operan
   const uint64_t packets = uint64_t{flow.packets()} + 1; // one is read ahead
   check.expect(packets * LuDataflow::kLanes < kMostOnGpu, "stream_offset");
   check.expect(flow.group.size() == packets, "group");
+  check.expect(flow.gate.size() == packets, "gate");
   check.expect(flow.task.size() == packets * LuDataflow::kLanes * task_words, "task");
   check.expect(flow.operands.size() ==
                    packets * LuDataflow::kLanes * LuDataflow::kProducts * operand_words,
@@ -168,6 +169,9 @@ struct FlowMeaning {
   uint32_t first_waited = 0; ///< the operand words from this one on are waited for
   /// Waits also for the number this far before its result; 0: for none.
   uint64_t base = 0;
+  /// Waits also for the number in this word of its task, unless its highest bit is set; 0: for
+  /// none.
+  uint32_t base_word = 0;
 };
 
 /// Plays all packets through, each as soon as what it waits for is there. So it is found out
@@ -211,12 +215,19 @@ private:
         for (uint32_t word = meaning_.first_waited; word < words; ++word)
           if (!is_there(operands[word * kInPacket + i], stream))
             return false;
+    if (flow_.gate[packet] != kNoWord && !is_there(flow_.gate[packet], stream))
+      return false;
     const uint32_t* const tasks = flow_.task.data() + uint64_t{packet} * kLanes * flow_.task_words;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint32_t result = tasks[lane * flow_.task_words];
       if (result != kNoWord && meaning_.base != 0 &&
           !is_there(static_cast<uint32_t>(result - meaning_.base), stream))
         return false;
+      if (result != kNoWord && meaning_.base_word != 0) {
+        const uint32_t start = tasks[lane * flow_.task_words + meaning_.base_word];
+        if (start < kMostOnGpu && !is_there(start, stream))
+          return false;
+      }
     }
     for (uint32_t lane = 0; lane < kLanes; ++lane)
       if (const uint32_t result = tasks[lane * flow_.task_words]; result != kNoWord)
@@ -255,6 +266,10 @@ private:
 void check_solve_flow(const Checker& check, const LuDataflow& flow, const LuTables& t,
                       bool transposed, uint32_t warps) {
   check_packets(check, flow, 2, 4, warps);
+  check.expect(flow.partial_sums == 0, "partial_sums");
+  check.expect(std::all_of(flow.gate.begin(), flow.gate.end(),
+                           [](uint32_t gate) { return gate == kNoWord; }),
+               "gate");
   const uint64_t n = t.size, vector = kSolveVectors * n;
   check.expect(vector * sizeof(double) < kMostOnGpu, "operands");
   const uint32_t in_packet = LuDataflow::kLanes * LuDataflow::kProducts;
@@ -369,7 +384,11 @@ void check_factor_flow(const LuDataflow& flow, const LuTables& t, uint32_t warps
                        const std::string& name) {
   const Checker check(name);
   check.expect(t.nnz() < kMostOnGpu && t.input_nnz < kMostOnGpu, "row_index");
-  check_packets(check, flow, 3, 2, warps);
+  check_packets(check, flow, 3, 4, warps);
+  const uint64_t places = t.nnz() + flow.partial_sums;
+  check.expect(flow.partial_sums <= t.nnz() && places < kMostOnGpu, "partial_sums");
+  for (const uint32_t gate : flow.gate)
+    check.expect(gate == kNoWord || gate < t.nnz(), "gate");
   const uint32_t in_packet = LuDataflow::kLanes * LuDataflow::kProducts;
   for (uint64_t packet = 0; packet < flow.packets(); ++packet) {
     const uint32_t* const operands = flow.operands.data() + packet * 3 * in_packet;
@@ -383,12 +402,25 @@ void check_factor_flow(const LuDataflow& flow, const LuTables& t, uint32_t warps
   for (uint32_t j = 0; j < t.size; ++j)
     for (uint64_t slot = t.column_offset[j]; slot < t.column_offset[j + 1]; ++slot)
       column_of[slot] = slot == t.diagonal[j] ? ~j : j;
-  for (uint64_t at = 0; at < flow.task.size(); at += 2) {
-    const uint32_t slot = flow.task[at];
-    check.expect(slot == kNoWord || (slot < t.nnz() && flow.task[at + 1] == column_of[slot]),
-                 "task");
-  }
-  const FlowMeaning meaning{t.nnz(), 0, 0, 0};
+  // Each entry starts from b(i,j), or from a partial sum that does.
+  std::vector<uint32_t> slot_of_sum(flow.partial_sums, kNoWord);
+  for (uint64_t at = 0; at < flow.task.size(); at += flow.task_words)
+    if (const uint32_t* const task = &flow.task[at]; task[0] != kNoWord && task[3] != 0) {
+      check.expect(task[3] == 1 && task[0] >= t.nnz() && task[0] < places && ~task[2] < t.nnz(),
+                   "task");
+      slot_of_sum[task[0] - t.nnz()] = ~task[2];
+      check.expect(task[1] == column_of[~task[2]], "task");
+    }
+  for (uint64_t at = 0; at < flow.task.size(); at += flow.task_words)
+    if (const uint32_t* const task = &flow.task[at]; task[0] != kNoWord && task[3] == 0) {
+      check.expect(task[0] < t.nnz() && task[1] == column_of[task[0]], "task");
+      check.expect(~task[2] == task[0] || (task[2] >= t.nnz() && task[2] < places &&
+                                           slot_of_sum[task[2] - t.nnz()] == task[0]),
+                   "task");
+    }
+  FlowMeaning meaning;
+  meaning.numbers = places;
+  meaning.base_word = 2;
   Player(check, flow, meaning).play();
 }
 

@@ -134,7 +134,7 @@ public:
                               cuda::StreamHandle stream) const override {
     wait_and_check(workspace, stream);
     std::vector<T> numbers(plan_->tables().nnz());
-    numbers_in(workspace, 0).values().download(bytes_of(numbers), {context_, stream});
+    plan_->download_values(numbers_in(workspace, 0), bytes_of(numbers), {context_, stream});
     return widened<T>(numbers);
   }
 

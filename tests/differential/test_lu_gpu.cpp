@@ -200,7 +200,7 @@ TEST_CASE("dataflow: real matrices", "[lu_gpu]") {
     CHECK(status.growth == Approx(expected.growth));
     REQUIRE(status.perturbed == 0);
     CHECK(test::same_bits(device.values(),
-                          test::factor_in_order<double>(tables, device.gather(), a.values)));
+                          test::factor_in_order<double>(tables, device.flow(), a.values)));
     const lu::MatrixView<double> view{tables.size, a.pattern.row_offset, a.pattern.column_index,
                                       a.values};
     const std::vector<double> b(tables.size, 1.0);

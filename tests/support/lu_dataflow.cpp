@@ -9,7 +9,6 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -87,34 +86,69 @@ LuTables tables_in_order(const Pattern& pattern, Random* scales) {
 }
 
 template <class T>
-std::vector<T> factor_in_order(const LuTables& t, const LuGather& gather,
+std::vector<T> factor_in_order(const LuTables& t, const LuDataflow& flow,
                                const std::vector<lu::Wide<T>>& values) {
-  std::vector<T> v(t.nnz(), T(0));
-  std::vector<bool> is_pivot(t.nnz(), false);
-  for (uint32_t j = 0; j < t.size; ++j) {
-    is_pivot[t.diagonal[j]] = true;
+  constexpr uint32_t kLanes = LuDataflow::kLanes, kProducts = LuDataflow::kProducts;
+  std::vector<T> initial(t.nnz(), T(0));
+  for (uint32_t j = 0; j < t.size; ++j)
     for (uint64_t p = t.input_offset[j]; p < t.input_offset[j + 1]; ++p)
-      v[t.input_slot[p]] =
+      initial[t.input_slot[p]] =
           scaled<T>(values[t.input_source[p]], t.input_scale.empty() ? 1.0 : t.input_scale[p]);
+  std::vector<T> v(t.nnz() + flow.partial_sums, T(0));
+  std::vector<bool> is_there(v.size(), false);
+  std::vector<std::vector<T>> sums(flow.streams(), std::vector<T>(kLanes, T(0)));
+  const auto operand = [&](uint64_t packet, uint32_t word, uint32_t lane, uint32_t product) {
+    return flow.operands[((packet * 3 + word) * kLanes + lane) * kProducts + product];
+  };
+  // The packet, if all that it reads is there.
+  const auto advance = [&](uint32_t stream, uint64_t packet) {
+    const uint32_t* const tasks = flow.task.data() + packet * kLanes * flow.task_words;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      for (uint32_t p = 0; p < kProducts; ++p)
+        for (uint32_t word = 0; word < 3; ++word)
+          if (const uint32_t place = operand(packet, word, lane, p);
+              place != kNoWord && !is_there[place])
+            return false;
+      const uint32_t* const task = tasks + uint64_t{lane} * flow.task_words;
+      if (task[0] != kNoWord && task[2] < v.size() && !is_there[task[2]])
+        return false;
+    }
+    std::vector<T>& sum = sums[stream];
+    for (uint32_t lane = 0; lane < kLanes; ++lane)
+      for (uint32_t p = 0; p < kProducts; ++p)
+        if (const uint32_t left = operand(packet, 0, lane, p); left != kNoWord)
+          sum[lane] = fused(v[left],
+                            product(v[operand(packet, 1, lane, p)], v[operand(packet, 2, lane, p)]),
+                            sum[lane]);
+    const uint32_t group = flow.group[packet];
+    if (group == 0)
+      return true;
+    for (uint32_t first = 0; first < kLanes; first += group) {
+      for (uint32_t distance = group / 2; distance > 0; distance /= 2)
+        for (uint32_t lane = first; lane < first + distance; ++lane)
+          sum[lane] += sum[lane + distance];
+      const uint32_t* const task = tasks + uint64_t{first} * flow.task_words;
+      if (task[0] == kNoWord)
+        continue;
+      T result = (task[2] < v.size() ? v[task[2]] : initial[~task[2]]) - sum[first];
+      if (task[0] < t.nnz() && static_cast<int32_t>(task[1]) < 0)
+        result = lu::reciprocal(result);
+      v[task[0]] = result;
+      is_there[task[0]] = true;
+    }
+    sum.assign(kLanes, T(0));
+    return true;
+  };
+  std::vector<uint64_t> head(flow.stream_offset.begin(), flow.stream_offset.end() - 1);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint32_t s = 0; s < flow.streams(); ++s)
+      for (; head[s] < flow.stream_offset[s + 1] && advance(s, head[s]); ++head[s])
+        moved = true;
   }
-  for (uint64_t task = 0; task < gather.tasks(); ++task) {
-    const uint64_t first = gather.pair_offset[task], end = gather.pair_offset[task + 1];
-    const uint64_t lanes =
-        std::min<uint64_t>(32, std::bit_ceil(std::max<uint64_t>(1, (end - first + 3) / 4)));
-    std::vector<T> sum(lanes, T(0));
-    for (uint64_t pair = first; pair < end; ++pair)
-      sum[(pair - first) % lanes] =
-          fused(v[gather.pair_left[pair]],
-                product(v[gather.pair_right[pair]], v[gather.pair_pivot[pair]]),
-                sum[(pair - first) % lanes]);
-    for (uint64_t distance = lanes / 2; distance > 0; distance /= 2)
-      for (uint64_t lane = 0; lane < distance; ++lane)
-        sum[lane] += sum[lane + distance];
-    const uint64_t slot = gather.task_slot[task];
-    v[slot] -= sum[0];
-    if (is_pivot[slot])
-      v[slot] = lu::reciprocal(v[slot]);
-  }
+  for (uint32_t s = 0; s < flow.streams(); ++s)
+    REQUIRE(head[s] == flow.stream_offset[s + 1]);
+  v.resize(t.nnz());
   return v;
 }
 
@@ -193,11 +227,12 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T>
 LuOnDevice<T>::LuOnDevice(const cuda::Context& context, const LuTables& tables, uint32_t threads,
                           uint32_t right_sides, uint32_t block_threads)
-    : tables_(tables), gather_(*make_lu_gather(tables, uint64_t{1} << 30)), stream_(context) {
+    : tables_(tables), stream_(context) {
   LuDataflowOptions deal;
   deal.warps = lu::gpu_streams(context.properties().multiprocessors, threads);
   lu::GpuFlows flows;
-  flows.factor = make_factor_dataflow(tables, gather_, deal);
+  const LuGather gather = *make_lu_gather(tables, uint64_t{1} << 30);
+  flow_ = flows.factor = make_factor_dataflow(tables, gather, deal);
   const bool one_block = block_threads > 0 && tables.size > 0;
   const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
     if (one_block)
@@ -251,7 +286,7 @@ lu::FactorStatus LuOnDevice<T>::refactor(const std::vector<V>& values,
 template <class T>
 std::vector<T> LuOnDevice<T>::values() const {
   std::vector<T> v(tables_.nnz());
-  workspace_->values().download(bytes_of(v), stream_);
+  plan_->download_values(*workspace_, bytes_of(v), stream_);
   return v;
 }
 
@@ -287,7 +322,7 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
       continue; // factors of a matrix nearby
     CHECK(status.weakest_pivot == Approx(expected.weakest_pivot).epsilon(1e-4));
     CHECK(status.growth == Approx(expected.growth).epsilon(1e-4));
-    CHECK(same_bits(device.values(), factor_in_order<T>(tables, device.gather(), a)));
+    CHECK(same_bits(device.values(), factor_in_order<T>(tables, device.flow(), a)));
     const std::vector<T> once = device.values();
     device.refactor(a);
     CHECK(same_bits(device.values(), once));
@@ -321,7 +356,7 @@ void check_dataflow(const cuda::Context& context, const Pattern& pattern, Random
 }
 
 #define SPARSERTC_INSTANTIATE(T)                                                                   \
-  template std::vector<T> factor_in_order(const LuTables&, const LuGather&,                        \
+  template std::vector<T> factor_in_order(const LuTables&, const LuDataflow&,                      \
                                           const std::vector<lu::Wide<T>>&);                        \
   template bool same_bits(const std::vector<T>&, const std::vector<T>&);                           \
   template std::vector<lu::Wide<T>> solve_in_steps(const LuTables&, const LuBlockSolve&,           \

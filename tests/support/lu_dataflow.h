@@ -20,10 +20,10 @@ std::vector<V> dominant_values(const Pattern& pattern, Random& random);
 /// The tables of a pattern in its own order, with random scales if they are asked for.
 LuTables tables_in_order(const Pattern& pattern, Random* scales = nullptr);
 
-/// The kernel's sums on the CPU: each lane adds every lanes-th product, then lanes are added in
-/// pairs, the farthest first. No pivot is replaced.
+/// The packets on the CPU: each lane adds its products, then lanes are added in pairs, the farthest
+/// first. No pivot is replaced.
 template <class T>
-std::vector<T> factor_in_order(const LuTables& tables, const LuGather& gather,
+std::vector<T> factor_in_order(const LuTables& tables, const LuDataflow& flow,
                                const std::vector<lu::Wide<T>>& values);
 
 /// The sums of the kernel that solves with one block, on the CPU: b permuted, x in the caller's
@@ -53,7 +53,7 @@ public:
   /// n numbers for each right-hand side.
   std::vector<V> solve(std::vector<V> b, uint32_t right_sides, bool transposed);
 
-  const LuGather& gather() const { return gather_; }
+  const LuDataflow& flow() const { return flow_; }
   const lu::GpuPlan& plan() const { return *plan_; }
   const lu::GpuWorkspace& workspace() const { return *workspace_; }
   const cuda::Stream& stream() const { return stream_; }
@@ -62,7 +62,7 @@ public:
 
 private:
   const LuTables& tables_;
-  LuGather gather_;
+  LuDataflow flow_; ///< of the factorization
   cuda::Stream stream_;
   std::unique_ptr<lu::GpuPlan> plan_;
   std::unique_ptr<lu::GpuWorkspace> workspace_;

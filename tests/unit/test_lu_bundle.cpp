@@ -187,6 +187,9 @@ TEST_CASE("lu bundle: packets that would read beside or wait forever are refused
     refused("the manifest says",
             [](LuDataflow& f) { f.stream_offset.insert(f.stream_offset.begin(), 0); });
     refused("group", [](LuDataflow& f) { f.group.pop_back(); });
+    refused("gate", [](LuDataflow& f) { f.gate.pop_back(); });
+    refused("gate", [](LuDataflow& f) { f.gate[0] = 1u << 30; });
+    refused("partial_sums", [](LuDataflow& f) { f.partial_sums = 1u << 31; });
     refused("task", [](LuDataflow& f) { f.task.push_back(0); });
     refused("operands", [](LuDataflow& f) { f.operands.clear(); });
     refused("operands", [](LuDataflow& f) { f.operands[used_word(f.operands)] = 1u << 30; });
