@@ -15,8 +15,11 @@ std::string describe_regimes(const Pattern& pattern, const std::vector<StrategyP
       text +=
           fmt::format("; {} {:.2f} times as long", name_of(plan.strategy), *plan.us / *best->us);
   text += "\nby zeros, with as many rows and columns:";
-  for (const Regime& regime : regimes(pattern, plans))
-    text += fmt::format(" {} from {:g} %", name_of(regime.strategy), 100 * regime.from);
+  const char* separator = " ";
+  for (const Regime& regime : regimes(pattern, plans)) {
+    text += fmt::format("{}{} from {:g} %", separator, name_of(regime.strategy), 100 * regime.from);
+    separator = ", ";
+  }
   return text + "\n";
 }
 
