@@ -228,7 +228,7 @@ private:
     workspace_ = std::make_unique<lu::GpuWorkspace>(*gpu_, *plan_, kSidesAtOnce, stream_);
   }
 
-  /// Factorizes and solves with zeros.
+  /// Tries the launches whose blocks must be resident at once, with zeros.
   bool driver_takes_launches() const {
     if (pattern_.rows == 0)
       return true;
@@ -236,7 +236,8 @@ private:
     values_on_gpu_->fill(0, stream_);
     vectors_->fill(0, stream_);
     try {
-      enqueue_refactor({});
+      if (choice_.strategy == LuStrategy::dataflow)
+        enqueue_refactor({});
       enqueue_solve(1, false);
     } catch (const cuda::CallError& error) {
       if (error.result() != cuda::Result::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE &&
