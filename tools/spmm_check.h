@@ -7,7 +7,8 @@
 // Numerical Algorithms, 2nd ed., lemma 3.1):
 //
 //   sum:         E = g(t) S + t eta                  (eta: half the least subnormal, for underflow)
-//   panels, bitmap: E of compiler/inspect/panel_schedule.h, with a term more for each part of K after
+//   panels, bitmap: E of compiler/inspect/panel_schedule.h, with a term more for each part of K
+//   after
 //                the first: tensor cores cut what others round
 //   half terms:  E = E + g_h(h) S + t eta_h          (h products summed in the half type, u_h)
 //   activation:  E = L E + c u |x| + 2 eta           (L: Lipschitz constant, c: error of the
@@ -18,8 +19,8 @@
 // The reference is summed in float64, for f64 in the 64-bit significand of long double. NaN and
 // infinity must be where the reference has them; only where the sums of magnitudes reach the
 // largest number of the type may a result be infinite or NaN on its own account.
-// Panels and bitmaps multiply zeros: there NaN and infinity in a column of B may be anywhere in this column
-// of C.
+// Panels and bitmaps multiply zeros: there NaN and infinity in a column of B may be anywhere in
+// this column of C.
 #pragma once
 
 #include "compiler/inspect/spmm_schedule.h"

@@ -103,7 +103,7 @@ struct Candidate {
   uint32_t cluster = 1;
   bool is_compressed = false;
   bool is_bitmap = false;
-  bool is_dense = false; ///< whose layers are not sampled either
+  bool is_dense = false;   ///< whose layers are not sampled either
   uint32_t panel_rows = 0; ///< of the panels strategy, whose layers are not sampled
 
   /// Of K, over the blocks of a cluster.
