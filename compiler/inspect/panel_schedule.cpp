@@ -25,9 +25,8 @@ constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
 /// Split f32 passes registers on its way to shared memory, a round ahead.
 constexpr uint32_t kSplitInFlight = 2;
 constexpr uint32_t kPieceBytes = 16;
-/// Densities up to which panels of 32 rows leave out enough columns, and from which pairs of
-/// columns fit together better in them.
-constexpr double kSparse = 0.07, kDensePairs = 0.15;
+/// Panels in a block of the usual shape, and their rows: the most that sums have room for.
+constexpr uint32_t kUsualGroups = 4, kUsualRows = 64, kUsualSplitRows = 32;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -97,18 +96,25 @@ void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
            "leave splitk, cluster, chunk, stage and weights out");
 }
 
-void choose_rows(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+/// Many rows read B less often, few rows make more blocks of small products.
+void choose_rows(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   SpmmTile& tile = schedule.tile;
-  const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
-  const double density = static_cast<double>(pattern.nnz()) / positions;
-  const bool short_panels =
-      density < kSparse || is_split(schedule) || (is_tf32(schedule) && density >= kDensePairs);
-  tile.rows = choice.rows.value_or(short_panels ? 32 : 64);
-  while (!choice.rows && tile.rows > 16 && tile.rows / 2 >= pattern.rows)
+  const uint32_t rows = schedule.rows, columns = *schedule.problem.columns;
+  const uint32_t usual = is_split(schedule) ? kUsualSplitRows : kUsualRows;
+  const auto vec_for = [&](uint32_t panel_rows) {
+    uint32_t vec = choice.vec.value_or(std::min(kUsualVec, most_sums(schedule) / panel_rows));
+    while (!choice.vec && vec > 1 && vec / 2 * kWarp >= columns)
+      vec /= 2;
+    return vec;
+  };
+  const auto blocks = [&] {
+    return uint64_t{ceil_div(rows, tile.rows * kUsualGroups)} *
+           ceil_div(columns, kWarp * vec_for(tile.rows));
+  };
+  tile.rows = choice.rows.value_or(usual);
+  while (!choice.rows && tile.rows > 16 && (tile.rows / 2 >= rows || blocks() < kEnoughBlocks))
     tile.rows /= 2;
-  tile.vec = choice.vec.value_or(std::min(kUsualVec, most_sums(schedule) / tile.rows));
-  while (!choice.vec && tile.vec > 1 && tile.vec / 2 * kWarp >= *schedule.problem.columns)
-    tile.vec /= 2;
+  tile.vec = vec_for(tile.rows);
   if (tile.rows * tile.vec > most_sums(schedule))
     refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
                        tile.rows, tile.vec, tile.rows * tile.vec, most_sums(schedule)),
@@ -292,7 +298,7 @@ void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmS
   check_problem(schedule);
   check_words(choice, schedule);
   const SpmmProblem& problem = schedule.problem;
-  choose_rows(pattern, choice, schedule);
+  choose_rows(choice, schedule);
   choose_block(choice, schedule);
   if (*problem.columns != 0)
     deal_rows_by_length(pattern, schedule);
