@@ -22,7 +22,7 @@ constexpr uint32_t kUsualVec = 2;
 /// Blocks with which most multiprocessors of a large GPU have one.
 constexpr uint32_t kEnoughBlocks = 96;
 constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
-/// Split f32 passes registers on its way to shared memory, a round ahead.
+/// Split f32 is split a round ahead.
 constexpr uint32_t kSplitInFlight = 2;
 constexpr uint32_t kPieceBytes = 16;
 /// Panels in a block of the usual shape, and their rows: the most that sums have room for.

@@ -1,7 +1,9 @@
 // Rows of B on their way into shared memory, for the panels kernel (spmm_panels.h). Rows lie as
 // PanelStaging says, a block has its columns of them. f16, bf16 and tf32 come by asynchronous
-// copies where B has pieces of 16 bytes. f32 in three parts passes registers: pieces are loaded in
-// one place, and split and stored in another, behind a step's products.
+// copies where B has pieces of 16 bytes; so does f32 in three parts, a round earlier, into places
+// of the thread that copies (panel_raw_bytes), from where a share is split behind each step's
+// products. (Loads into registers were sunk by the assembler to where they are used, and waited for
+// there.)
 #pragma once
 
 #include "compiler/inspect/panel_schedule.h"

@@ -9,9 +9,8 @@
 //   epilogue and stores
 //
 // Halves: lane l names the row of slot l to load_matrix. tf32: a lane loads a column of the rows of
-// its four slots. f32 in three parts of bf16: rows of B are split on
-// their way, a step's six products of parts are summed from zero on, the least ones first, and
-// added to the sums; a step's share of later rows is loaded before them and stored behind them.
+// its four slots. f32 in three parts of bf16: a step's six products of parts are summed from zero
+// on, the least ones first, and added to the sums; behind them a share of later rows of B is split.
 #include "compiler/lower/spmm_panels.h"
 
 #include "compiler/inspect/panel_schedule.h"
