@@ -153,8 +153,14 @@ int bench_regimes(const GpuBenchOptions& options) {
     progress.show(
         fmt::format("sparsertc: cases {} to {} of {} ...", first + 1, end, options.cases.size()));
     std::vector<Measured> some;
-    for (size_t i = first; i < end; ++i)
-      some.push_back(prepare(*gpu, stream, *assembler, pool, options.cases[i], options.seed + 2));
+    for (size_t i = first; i < end; ++i) {
+      try {
+        some.push_back(prepare(*gpu, stream, *assembler, pool, options.cases[i], options.seed + 2));
+      } catch (const UserError& error) { // a file that cannot be read, say
+        fmt::print(stderr, "sparsertc: {}\n", error.what());
+        failed = true;
+      }
+    }
     std::vector<std::pair<size_t, size_t>> work;
     for (size_t i = 0; i < some.size(); ++i)
       for (size_t j = 0; j < some[i].plans.size(); ++j)

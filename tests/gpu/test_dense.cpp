@@ -107,9 +107,11 @@ TEST_CASE("dense products by cuBLAS: every type, layout and epilogue that it tak
   const auto context = std::make_shared<ExecutionContext>(0);
   bool seen = false;
   unsigned number = 0;
-  for (const uint32_t columns : {1u, 48u, 129u, 512u})
+  constexpr uint32_t kColumns[] = {129, 48, 512, 1};
+  for (const Layout layout : {Layout::row_major, Layout::column_major})
     for (const Arithmetic& arithmetic : kArithmetics)
-      for (const Layout layout : {Layout::row_major, Layout::column_major}) {
+      for (const unsigned half : {0u, 1u}) {
+        const uint32_t columns = kColumns[2 * half + number % 2];
         const Matrix weights = random_weights(136, 512, 0.2, 61 + number);
         SpmmProblem problem = dense_problem(arithmetic, layout, columns);
         problem.epilogue.residual = number % 3 == 1;
