@@ -2,6 +2,7 @@
 // on the CPU; cuts at every place, replaced pivots, instances that are not finite.
 #include "compiler/input/read.h"
 #include "compiler/inspect/lu_analysis.h"
+#include "compiler/inspect/lu_batch_shares.h"
 #include "compiler/inspect/lu_schedule.h"
 #include "ir/error.h"
 #include "ir/printer.h"
@@ -129,6 +130,50 @@ TEST_CASE("batch: the columns shared by warps", "[lu_batch]") {
       test::check_batch(*scene.context, tables, dominant(pattern, random, warps == 2 ? 40 : 3),
                         random, options, warps == 8 ? 0.9 : 0.0);
     }
+}
+
+TEST_CASE("batch: shares are independent within a stage", "[lu_batch]") {
+  const uint64_t seed = 28;
+  INFO("seed " << seed);
+  Random random(seed);
+  std::vector<Pattern> patterns = {test::random_square(random, 60, 2), arrow(25, false),
+                                   test::random_grid(random, 12, 11, 0.3), tridiagonal(30)};
+  for (const test::NamedPattern& named : test::hostile_squares(20))
+    patterns.push_back(named.pattern);
+  for (const Pattern& pattern : patterns)
+    for (const uint32_t warps : {1u, 2u, 4u, 8u}) {
+      INFO(pattern.rows << " rows, " << pattern.nnz() << " entries, " << warps << " warps");
+      const LuTables tables = test::tables_in_order(pattern);
+      const std::vector<uint64_t> weight = lu_batch_factor_weights(tables);
+      const LuBatchShares shares = share_lu_batch(tables, weight, warps);
+      uint64_t all = 0;
+      for (const uint64_t one : weight)
+        all += one;
+      CHECK(shares.longest(weight) <= all);
+      // Where each column is: once.
+      std::vector<std::pair<size_t, size_t>> place(tables.size, {SIZE_MAX, SIZE_MAX});
+      for (size_t stage = 0; stage < shares.stages.size(); ++stage)
+        for (size_t warp = 0; warp < shares.stages[stage].size(); ++warp)
+          for (size_t k = 0; k < shares.stages[stage][warp].size(); ++k) {
+            const uint32_t column = shares.stages[stage][warp][k];
+            CHECK((k == 0 || shares.stages[stage][warp][k - 1] < column));
+            CHECK(place[column].first == SIZE_MAX);
+            place[column] = {stage, warp};
+          }
+      for (uint32_t i = 0; i < tables.size; ++i)
+        for (uint64_t p = tables.row_offset[i]; p < tables.row_offset[i + 1]; ++p) {
+          const uint32_t j = tables.column_index[p], first = std::min(i, j),
+                         second = std::max(i, j);
+          REQUIRE(place[first].first <= place[second].first);
+          if (place[first].first == place[second].first)
+            REQUIRE(place[first].second == place[second].second);
+        }
+    }
+  // An arrow's columns are independent of each other but for the last one: four warps share them.
+  const LuTables tables = test::tables_in_order(arrow(400, false));
+  const std::vector<uint64_t> weight = lu_batch_factor_weights(tables);
+  CHECK(2 * share_lu_batch(tables, weight, 4).longest(weight) <
+        share_lu_batch(tables, weight, 1).longest(weight) + 2 * weight.back());
 }
 
 /// As T, rounded.
