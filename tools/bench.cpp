@@ -418,6 +418,8 @@ int bench(const BenchOptions& options) {
   if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty() ||
       options.regimes)
     throw UsageError("several --tile, --candidates, --plot and --regimes are for --device=gpu");
+  if (options.total_seconds > 0)
+    throw UsageError("--total is for --device=gpu", "leave it out");
   if (options.cold || options.type != "f32" || options.precision != "full" ||
       options.nonfinite != "exact")
     throw UsageError(

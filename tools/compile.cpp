@@ -170,8 +170,8 @@ int compile_bundle_of_lu(const CompileOptions& options) {
   std::unique_ptr<Assembler> assembler;
   if (options.target != "host")
     assembler = assembler_for(options, Artefact::bundle);
-  return compile_lu_file({options.input, options.lu, options.cache, options.jobs, options.target,
-                          options.output, assembler.get()});
+  return compile_lu_file({options.input, options.lu, options.cache, options.jobs,
+                          options.watch.verbose, options.target, options.output, assembler.get()});
 }
 
 int compile(const CompileOptions& options) {

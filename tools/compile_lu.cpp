@@ -2,7 +2,9 @@
 
 #include "compiler/input/bytes.h"
 #include "compiler/input/read.h"
+#include "ir/counted.h"
 #include "ir/error.h"
+#include "runtime/plan/lu_manifest.h"
 #include "tools/gpu_device.h"
 #include "tools/lu_compile.h"
 #include "tools/lu_gpu_analysis.h"
@@ -23,6 +25,24 @@ void refuse_given(const CLI::App& parser, std::initializer_list<const char*> nam
     if (const CLI::Option* option = parser.get_option_no_throw(name);
         option != nullptr && option->count() != 0)
       throw UsageError(fmt::format("{}: {}", name, message), way_out);
+}
+
+void print_decisions(const Matrix& matrix, const Bundle& bundle) {
+  for (const std::string& remark : matrix.remarks)
+    fmt::print(stderr, "remark: {}\n", remark);
+  const LuManifest manifest = parse_lu_manifest(bundle.manifest, "the bundle");
+  fmt::print(stderr, "remark: rows are {}: {}\n", manifest.matched ? "matched" : "not matched",
+             manifest.matching_reason);
+  fmt::print(stderr, "remark: order {}; L has {}, U {}, in {}\n", manifest.order,
+             counted(manifest.nnz_l, "entry", "entries"), manifest.nnz_u,
+             counted(manifest.levels, "level"));
+  if (manifest.kernels)
+    fmt::print(stderr, "remark: tables for {}; code by {}\n",
+               counted(manifest.kernels->multiprocessors, "multiprocessor"),
+               manifest.assembler.empty() ? "the driver, when it is loaded" : manifest.assembler);
+  for (const Bundle::Section& section : bundle.sections)
+    fmt::print(stderr, "remark: section {}: {}\n", section.name,
+               counted(section.bytes.size(), "byte"));
 }
 
 } // namespace
@@ -121,8 +141,10 @@ int compile_lu_file(const CompileLuRequest& request) {
   const Matrix matrix = read_matrix(request.input.path, to_read_options(request.input));
   const Bundle bundle = compile_lu(matrix, options);
   progress.clear();
-  if (matrix.stored == StoredType::none)
+  if (has_no_values(matrix))
     fmt::print(stderr, "remark: the file has no values; pivots were chosen by the pattern alone\n");
+  if (request.verbose)
+    print_decisions(matrix, bundle);
   write_bytes(request.output, serialize(bundle));
   return 0;
 }

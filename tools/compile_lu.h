@@ -29,7 +29,8 @@ struct CompileLuRequest {
   const CompileLuOptions& lu;
   const CacheOptions& cache;
   const JobOptions& jobs;
-  std::string target; ///< empty: sm_90
+  bool verbose = false; ///< prints what was decided on standard error
+  std::string target;   ///< empty: sm_90
   std::string output;
   const Assembler* assembler = nullptr; ///< null: PTX only
 };

@@ -148,8 +148,14 @@ int execute(const ExecuteOptions& options) {
   const ir::Function& function = module.functions[module.find_function(name)];
   ProgramData data = read_program_data(function, options.buffers, options.values);
   std::vector<std::pair<uint32_t, std::string>> outputs;
-  for (const std::string& word : options.outputs)
-    outputs.push_back(program_output(function, word));
+  for (const std::string& word : options.outputs) {
+    auto output = program_output(function, word);
+    for (const auto& [parameter, path] : outputs)
+      if (path == output.second)
+        throw UsageError(fmt::format("--output: two arrays would be written to {}", path),
+                         "give each a file of its own");
+    outputs.push_back(std::move(output));
+  }
 
   const Clock::time_point preparing = Clock::now();
   std::unique_ptr<cuda::Context> gpu;

@@ -2,6 +2,7 @@
 
 #include "ir/error.h"
 #include "runtime/plan/network.h"
+#include "tools/inspect_lu_bundle.h"
 #include "tools/network.h"
 
 #include <fmt/format.h>
@@ -167,6 +168,8 @@ int inspect_network_file(const std::string& path, const std::string& target, uns
 
 int inspect_bundle(const std::string& path, bool json) {
   Bundle bundle = read_bundle(path);
+  if (is_lu(bundle))
+    return inspect_lu_bundle(bundle, path, json);
   if (!is_network(bundle)) {
     const Layer layer = describe(parse_plan_manifest(bundle.manifest, path), bundle);
     if (json)

@@ -210,6 +210,10 @@ void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
 
 } // namespace
 
+bool has_no_values(const Matrix& matrix) {
+  return matrix.stored == StoredType::none && matrix.values.empty();
+}
+
 uint32_t multiprocessors_of(const Target& target) {
   switch (target.compute_capability) {
   case 80:
@@ -232,8 +236,8 @@ uint32_t multiprocessors_of(const Target& target) {
 Bundle compile_lu(const Matrix& matrix, const LuCompileOptions& options) {
   if (options.batch && options.precision == LuPrecision::mixed)
     throw UserError("batches have factors of the matrix's own type", "numbers=f64 or numbers=f32");
-  const Analysed analysed = matrix.stored == StoredType::none ? analyse_pattern(matrix, options)
-                                                              : analyse_values(matrix, options);
+  const Analysed analysed =
+      has_no_values(matrix) ? analyse_pattern(matrix, options) : analyse_values(matrix, options);
   LuManifest manifest = describe(matrix, analysed, options);
   Bundle bundle;
   bundle.sections.push_back({kLuTablesSection, lu::to_bytes(analysed.tables)});

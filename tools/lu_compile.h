@@ -40,6 +40,9 @@ struct LuCompileOptions {
 /// Of the GPU of this architecture that is met most in servers; others may have fewer.
 uint32_t multiprocessors_of(const Target& target);
 
+/// Of the file; none were made for it either (`--values`).
+bool has_no_values(const Matrix& matrix);
+
 /// The same input, the same bytes. UserError where the matrix is singular or cannot be solved with
 /// (as LuSolver), or where tables do not fit. A matrix without values has its pivots chosen by the
 /// pattern alone, and nothing is tried.

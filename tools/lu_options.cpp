@@ -84,7 +84,13 @@ void declare(CLI::App& parser, LuOptions& options) {
       .add_option("--memory-limit", options.symbolic.memory_limit,
                   "Find them with at most so much device memory (bytes, or 64MB, 2GB, ...), out of "
                   "core where need be, and choose a --strategy for so much; else with what is free")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            // CLI11 takes a negative number for a very large one.
+            return text.find('-') != std::string::npos ? std::string("expected a size from 0")
+                                                       : CLI::AsSizeValue(false)(text);
+          },
+          "SIZE"))
       ->group("Sparse LU");
   parser
       .add_option("--strategy", options.strategy,

@@ -77,7 +77,10 @@ ProgramArray read_array(const ir::Function& function, uint32_t parameter,
                                 source, dense.big_endian ? "big-endian " : "",
                                 to_string(dense.type), name_of(function, parameter), function.name,
                                 ir::name_of(type)),
-                    fmt::format("store it as {}", ir::name_of(type)));
+                    dense.big_endian && dense.type == stored_type(type)
+                        ? "store it in little-endian order (numpy.ascontiguousarray(a, "
+                          "a.dtype.newbyteorder('<')))"
+                        : fmt::format("store it as {}", ir::name_of(type)));
   if (dense.fortran_order && dense.shape.size() > 1)
     throw UserError(fmt::format("{}: its elements are in column-major order", source),
                     "store it in C order (numpy.ascontiguousarray)");

@@ -5,8 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+
+#include <unistd.h>
 
 namespace sparsertc {
 namespace {
@@ -15,6 +18,11 @@ constexpr std::align_val_t kAlignment{256};
 
 void* pointer(uint64_t address) {
   return reinterpret_cast<void*>(address);
+}
+
+uint64_t physical_memory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 } // namespace
@@ -63,11 +71,24 @@ void ProgramOnHost::copy(uint64_t to, uint64_t from, uint64_t bytes) {
 }
 
 uint64_t ProgramOnHost::allocate(uint64_t bytes) {
-  return bytes == 0 ? 0 : reinterpret_cast<uint64_t>(::operator new(bytes, kAlignment));
+  if (bytes == 0)
+    return 0;
+  // The system hands out more than it has, and ends the process that touches it.
+  const uint64_t most = physical_memory();
+  if (bytes > most - std::min(most, allocated_))
+    throw UserError(fmt::format("buffers of {} bytes beside {} that are in use are more than the "
+                                "machine's memory, {} bytes",
+                                bytes, allocated_, most),
+                    "smaller buffers, or free those that are not needed");
+  const auto address = reinterpret_cast<uint64_t>(::operator new(bytes, kAlignment));
+  allocated_ += bytes;
+  return address;
 }
 
-void ProgramOnHost::free(uint64_t address, uint64_t) {
+void ProgramOnHost::free(uint64_t address, uint64_t bytes) {
   ::operator delete(pointer(address), kAlignment);
+  if (address != 0)
+    allocated_ -= bytes;
 }
 
 void ProgramOnHost::upload(uint64_t to, const void* from, uint64_t bytes) {

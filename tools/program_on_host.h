@@ -22,6 +22,7 @@ public:
               std::span<const program::Bits> arguments) override;
   void call(uint32_t function, std::span<const program::Bits> arguments) override;
   void copy(uint64_t to, uint64_t from, uint64_t bytes) override;
+  /// UserError where the program's buffers would take more than the machine's memory.
   uint64_t allocate(uint64_t bytes) override;
   void free(uint64_t address, uint64_t bytes) override;
   void upload(uint64_t to, const void* from, uint64_t bytes) override;
@@ -39,6 +40,7 @@ private:
   TaskPool& pool_;
   std::map<uint32_t, std::string> entries_; ///< kernels that stand for host functions
   std::optional<HostProgram> code_;
+  uint64_t allocated_ = 0; ///< bytes that are in use
 };
 
 } // namespace sparsertc

@@ -169,27 +169,28 @@ Json to_json(const SolveOptions& options, const LuSolver& solver, const Pattern&
 
 std::string to_text(const Json& json) {
   std::string text = fmt::format(
-      "{} x {}, {} entries, {} {} on {} ({} threads)\n"
-      "order {}{}; L has {} entries, U {}; {:.3g} flops in {} levels\n",
-      json["n"].get<uint64_t>(), json["n"].get<uint64_t>(), json["nnz"].get<uint64_t>(),
+      "{} x {}, {}, {} {} on {} ({})\n"
+      "order {}{}; L has {}, U {}; {:.3g} flops in {}\n",
+      json["n"].get<uint64_t>(), json["n"].get<uint64_t>(),
+      counted(json["nnz"].get<uint64_t>(), "entry", "entries"),
       json["complex"].get<bool>() ? "complex" : "real", json["precision"].get<std::string>(),
-      json["device"].get<std::string>(), json["threads"].get<unsigned>(),
+      json["device"].get<std::string>(), counted(json["threads"].get<unsigned>(), "thread"),
       json["order"].get<std::string>(), json["matched"].get<bool>() ? ", matched" : "",
-      json["nnz_l"].get<uint64_t>(), json["nnz_u"].get<uint64_t>(), json["flops"].get<double>(),
-      json["levels"].get<uint64_t>());
+      counted(json["nnz_l"].get<uint64_t>(), "entry", "entries"), json["nnz_u"].get<uint64_t>(),
+      json["flops"].get<double>(), counted(json["levels"].get<uint64_t>(), "level"));
   if (const auto reason = json["strategy_reason"].get<std::string>(); !reason.empty())
     text += fmt::format("strategy {}: {}\n", json["strategy"].get<std::string>(), reason);
   const auto line = [](const Json& system) {
-    return fmt::format(
-        "{}factorized in {:.1f} us, solved in {:.1f} us with {} steps of refinement; "
-        "residual {:.2g}, backward error {:.2g}, condition {:.2g}, growth {:.2g}, "
-        "{} pivots replaced{}\n",
-        system.contains("n") ? "" : system["input"].get<std::string>() + ": ",
-        system["refactor_us"].get<double>(), system["solve_us"].get<double>(),
-        system["refinement_steps"].get<unsigned>(), system["residual"].get<double>(),
-        system["backward_error"].get<double>(), system["condition"].get<double>(),
-        system["growth"].get<double>(), system["perturbations"].get<uint64_t>(),
-        system["repivoted"].get<bool>() ? "; pivots chosen anew" : "");
+    return fmt::format("{}factorized in {:.1f} us, solved in {:.1f} us with {} of refinement; "
+                       "residual {:.2g}, backward error {:.2g}, condition {:.2g}, growth {:.2g}, "
+                       "{} replaced{}\n",
+                       system.contains("n") ? "" : system["input"].get<std::string>() + ": ",
+                       system["refactor_us"].get<double>(), system["solve_us"].get<double>(),
+                       counted(system["refinement_steps"].get<unsigned>(), "step"),
+                       system["residual"].get<double>(), system["backward_error"].get<double>(),
+                       system["condition"].get<double>(), system["growth"].get<double>(),
+                       counted(system["perturbations"].get<uint64_t>(), "pivot"),
+                       system["repivoted"].get<bool>() ? "; pivots chosen anew" : "");
   };
   if (!json.contains("sequence"))
     return text + line(json);
@@ -232,19 +233,21 @@ Json to_json(const LuBatchReport& report, const LuBatchRequest& request, const L
 
 std::string batch_text(const Json& json) {
   return fmt::format(
-      "{} instances of {} x {}, {} entries, order {}, L+U has {} entries, {} multiply-adds\n"
+      "{} of {} x {}, {}, order {}, L+U has {}, {}\n"
       "{}: {:.1f} ns an instance to factorize, {:.1f} ns to solve; residual {:.2g} without "
-      "refinement ({} looked at), {} pivots replaced, {} instances not finite\n{}",
-      json["instances"].get<uint64_t>(), json["n"].get<uint64_t>(), json["n"].get<uint64_t>(),
-      json["nnz"].get<uint64_t>(), json["order"].get<std::string>(), json["nnz_lu"].get<uint64_t>(),
-      json["multiply_adds"].get<uint64_t>(),
+      "refinement ({} looked at), {} replaced, {} not finite\n{}",
+      counted(json["instances"].get<uint64_t>(), "instance"), json["n"].get<uint64_t>(),
+      json["n"].get<uint64_t>(), counted(json["nnz"].get<uint64_t>(), "entry", "entries"),
+      json["order"].get<std::string>(), counted(json["nnz_lu"].get<uint64_t>(), "entry", "entries"),
+      counted(json["multiply_adds"].get<uint64_t>(), "multiply-add"),
       json["device"] == "gpu" ? "on the GPU, all at once"
                               : fmt::format("on the CPU, by {} ({})",
                                             counted(json["threads"].get<unsigned>(), "thread"),
                                             json["instructions"].get<std::string>()),
       json["factor_ns"].get<double>(), json["solve_ns"].get<double>(),
       json["residual"].get<double>(), json["residual_checked"].get<uint64_t>(),
-      json["perturbations"].get<uint64_t>(), json["not_finite"].get<uint64_t>(),
+      counted(json["perturbations"].get<uint64_t>(), "pivot"),
+      counted(json["not_finite"].get<uint64_t>(), "instance"),
       json.contains("assembler")
           ? fmt::format("{}: {} bytes of code, made in {:.0f} ms by {}\n",
                         json["strategy"].get<std::string>(), json["code_bytes"].get<uint64_t>(),
@@ -307,8 +310,8 @@ int run_batch(const SolveOptions& options) {
   fmt::print("{}", json_report ? json.dump(2) + "\n" : batch_text(json));
   if (report.not_finite == 0 && report.residual <= tolerance)
     return 0;
-  fmt::print(stderr, "sparsertc: {}: unconverged: residual {:.2g}, {} instances not finite\n",
-             a.name, report.residual, report.not_finite);
+  fmt::print(stderr, "sparsertc: {}: unconverged: residual {:.2g}, {} not finite\n", a.name,
+             report.residual, counted(report.not_finite, "instance"));
   return 1;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/lu/table_bytes.h"
 
+#include "ir/counted.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -142,7 +143,7 @@ public:
   }
   void finish() const {
     if (at_ != bytes_.size())
-      fail(fmt::format("{} bytes more than expected", bytes_.size() - at_));
+      fail(counted(bytes_.size() - at_, "byte") + " more than expected");
   }
   [[noreturn]] void fail(const std::string& what) const {
     throw UserError(Place::binary(name_, at_), "damaged: " + what,

@@ -317,9 +317,9 @@ void LuPlan::check_refinement(const LuWorkspace& memory, uint64_t right_sides) c
     throw UsageError(fmt::format("the memory of the refinement is not aligned to {} bytes",
                                  workspace_alignment()));
   if (memory.bytes < needed)
-    throw UsageError(fmt::format("the refinement's memory has {} bytes, {} right-hand sides need "
-                                 "{}",
-                                 memory.bytes, right_sides, needed));
+    throw UsageError(fmt::format("the refinement's memory has {} bytes, {} {} {}", memory.bytes,
+                                 counted(right_sides, "right-hand side"),
+                                 right_sides == 1 ? "needs" : "need", needed));
 }
 
 void LuPlan::solve_refined(const LuWorkspace& workspace, const LuSystem& system,
@@ -369,8 +369,9 @@ void LuPlan::check_batch(const LuWorkspace& workspace, uint64_t instances) const
     throw UsageError(
         fmt::format("the workspace is not aligned to {} bytes", workspace_alignment()));
   if (workspace.bytes < needed)
-    throw UsageError(fmt::format("the workspace has {} bytes, {} need {}", workspace.bytes,
-                                 counted(instances, "instance"), needed));
+    throw UsageError(fmt::format("the workspace has {} bytes, {} {} {}", workspace.bytes,
+                                 counted(instances, "instance"), instances == 1 ? "needs" : "need",
+                                 needed));
 }
 
 void LuPlan::batch_refactor(const LuWorkspace& workspace, uint64_t instances, LuAddress values,

@@ -286,7 +286,7 @@ TEST_CASE("lu bundle: manifests and sections", "[lu_bundle]") {
     bytes.pop_back();
     check_invalid(there.context, changed, "damaged");
     bytes.insert(bytes.end(), {0, 0});
-    check_invalid(there.context, changed, "1 bytes more than expected");
+    check_invalid(there.context, changed, "1 byte more than expected");
     bytes.resize(4);
     check_invalid(there.context, changed, "cut short");
     changed.find(which)->bytes.assign(16, 1);
