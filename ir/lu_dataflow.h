@@ -16,8 +16,9 @@
 // in one order, in which each comes after those it waits for, so that the first unfinished one can
 // always go on.
 //
-// Where most products of an entry of L'+U should be there long before the last ones, they are a task
-// of their own, a *partial sum*: b(i,j) less these products, from which the entry's task starts.
+// Where most products of an entry of L'+U should be there long before the last ones, they are a
+// task of their own, a *partial sum*: b(i,j) less these products, from which the entry's task
+// starts.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ struct LuDataflow {
   /// that it can be read ahead.
   std::vector<uint32_t> group;
   /// By packet, of a factorization: the slot of an entry that one of its operands waits for, the
-  /// one that is there last. Whoever finds operands missing waits for this first, so that those that
-  /// have long to wait do not ask for everything again and again. kNoWord for none. Of a
+  /// one that is there last. Whoever finds operands missing waits for this first, so that those
+  /// that have long to wait do not ask for everything again and again. kNoWord for none. Of a
   /// substitution: kNoWord.
   std::vector<uint32_t> gate;
   /// By packet, lane: the task that ends here, or kNoWord. It is given to the first lane of its
