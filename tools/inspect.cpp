@@ -33,6 +33,7 @@ struct InspectOptions {
   std::string target; ///< empty: sm_90, or what a network's file says
   std::string plot;
   std::string save_placement;
+  std::string kernels;
 };
 
 /// How long the columns are, which the pattern's statistics leave out.
@@ -295,17 +296,17 @@ int inspect(const InspectOptions& options) {
   const bool for_lu = operation == 2;
   const bool has_lu_words = options.lu.matching != "auto" || options.lu.order != "auto" ||
                             options.lu.blocks != "auto" || !options.lu.placement.empty() ||
-                            !options.save_placement.empty();
+                            !options.save_placement.empty() || !options.kernels.empty();
   if (!for_lu && has_lu_words)
-    throw UsageError("--matching, --order, --blocks, --placement and --save-placement are for "
-                     "--op=lu");
+    throw UsageError("--matching, --order, --blocks, --placement, --save-placement and --kernels "
+                     "are for --op=lu");
   if (for_lu && !options.problem.conv.empty())
     throw UsageError("--conv is for --op=conv2d");
-  for (const std::string& output : {options.plot, options.save_placement})
+  for (const std::string& output : {options.plot, options.save_placement, options.kernels})
     refuse_overwriting(output, {options.input.path, options.lu.placement});
   if (for_lu)
     return inspect_lu({options.input, options.lu, options.watch, options.plot,
-                       options.save_placement, wants_json(options.report)});
+                       options.save_placement, options.kernels, wants_json(options.report)});
   PipelineOptions pipeline;
   pipeline.problem = to_problem(options.problem);
   pipeline.target = resolve_target(options.target.empty() ? "sm_90" : options.target);
@@ -366,6 +367,11 @@ Command add_inspect_command(CLI::App& application) {
   parser
       ->add_option("--save-placement", options->save_placement,
                    "Write the order of rows and columns as an array (.npy) that --placement reads")
+      ->group("Sparse LU");
+  parser
+      ->add_option("--kernels", options->kernels,
+                   "Write the kernels that --strategy=emitted makes for the pattern, as IR (.sir) "
+                   "or PTX for sm_90 (.ptx)")
       ->group("Sparse LU");
   declare(*parser, options->watch);
   parser->footer("Examples:\n"

@@ -1,8 +1,11 @@
 #include "tools/inspect_lu.h"
 
+#include "compiler/emit/ptx.h"
 #include "compiler/inspect/lu_plot.h"
 #include "compiler/inspect/lu_statistics.h"
+#include "compiler/lower/lu_emitted.h"
 #include "ir/error.h"
+#include "ir/printer.h"
 #include "tools/lu_gpu_analysis.h"
 #include "tools/lu_strategy_report.h"
 #include "tools/session.h"
@@ -30,9 +33,25 @@ struct Factors {
   LuStrategyReport strategy;
 };
 
-/// How the GPU would factorize; what has been found is not searched again.
+/// The kernels that --strategy=emitted makes for the pattern.
+void write_kernels(const std::string& path, const LuTables& tables,
+                   const LuStrategyRequest& request) {
+  LuEmittedOptions options;
+  options.most_multiply_adds = request.budget;
+  options.number_bytes = request.number_bytes;
+  LuKernelOptions kernels;
+  kernels.complex = request.complex;
+  const ir::Module module =
+      make_lu_emitted_kernels(tables, make_lu_emitted(tables, options), kernels);
+  write_text(path,
+             path.ends_with(".ptx") ? emit_ptx(module, find_target("sm_90")) : ir::print(module));
+}
+
+/// How the GPU would factorize; what has been found is not searched again. Writes the kernels, if
+/// `kernels` names a file.
 LuStrategyReport strategy_of(const Matrix& matrix, const LuAnalysis& analysis,
-                             const Factors& factors, const LuOptions& options) {
+                             const Factors& factors, const LuOptions& options,
+                             const std::string& kernels) {
   LuFinders found;
   found.pattern = [&](const Pattern&) { return factors.rows; };
   found.levels = [&](const LuPattern&, const LuColumns&, LevelRule) { return factors.levels; };
@@ -45,6 +64,8 @@ LuStrategyReport strategy_of(const Matrix& matrix, const LuAnalysis& analysis,
   request.memory_bytes = options.symbolic.memory_limit;
   request.atomics = options.atomics;
   request.tail_columns = to_tail_columns(options);
+  if (!kernels.empty())
+    write_kernels(kernels, tables, request);
   try {
     return report_strategy(tables, request);
   } catch (const UserError& error) {
@@ -58,7 +79,7 @@ LuStrategyReport strategy_of(const Matrix& matrix, const LuAnalysis& analysis,
 }
 
 Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFinder& finder,
-                  const LuOptions& options) {
+                  const LuOptions& options, const std::string& kernels) {
   Factors factors;
   factors.placed = permute(matrix.pattern, analysis.rows, analysis.columns);
   factors.rows = finder.pattern(factors.placed);
@@ -67,7 +88,7 @@ Factors factorize(const Matrix& matrix, const LuAnalysis& analysis, LuPatternFin
   factors.statistics =
       lu_statistics(factors.rows, columns, factors.levels,
                     finder.levels(factors.rows, columns, LevelRule::right_looking));
-  factors.strategy = strategy_of(matrix, analysis, factors, options);
+  factors.strategy = strategy_of(matrix, analysis, factors, options, kernels);
   return factors;
 }
 
@@ -201,6 +222,13 @@ std::string to_text(const Matrix& matrix, const LuAnalysis& analysis,
 } // namespace
 
 int inspect_lu(const InspectLuOptions& options) {
+  if (!options.kernels.empty() && to_strategy(options.lu) != LuStrategy::emitted)
+    throw UsageError("--kernels: only --strategy=emitted makes kernels for the pattern",
+                     "say --strategy=emitted, or leave it out");
+  if (!options.kernels.empty() && !options.kernels.ends_with(".sir") &&
+      !options.kernels.ends_with(".ptx"))
+    throw UsageError(fmt::format("--kernels: {} ends in neither .sir nor .ptx", options.kernels),
+                     "the ending says what is written: IR, or PTX for sm_90");
   Progress progress;
   // Nothing has to be cleaned up, and the orders' libraries do not look up.
   const StopAtOnce stop_at_once;
@@ -222,7 +250,7 @@ int inspect_lu(const InspectLuOptions& options) {
   if (analysis.order.winner().cost.entries <= kLargestInspected) {
     show("symbolic");
     const auto start = std::chrono::steady_clock::now();
-    factors = factorize(matrix, analysis, finder, options.lu);
+    factors = factorize(matrix, analysis, finder, options.lu, options.kernels);
     const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
     steps.push_back({"symbolic", wall.count()});
     for (const LuSymbolicStep& step : finder.steps())
@@ -244,6 +272,8 @@ int inspect_lu(const InspectLuOptions& options) {
     fmt::print(stderr, "{}: note: {}\n", matrix.name, remark);
   if (!options.plot.empty() && !factors)
     fmt::print(stderr, "remark: the factors are too large to be drawn\n");
+  if (!options.kernels.empty() && !factors)
+    fmt::print(stderr, "remark: the factors are too large for kernels of their own\n");
   if (options.watch.print_timing)
     for (const LuAnalysisStep& step : steps)
       fmt::print(stderr, "{:<15} {:>12.1f} us\n", step.name, step.time_us);

@@ -16,6 +16,8 @@ struct InspectLuOptions {
   std::string plot;
   /// Where the permutations go; empty: nowhere.
   std::string save_placement;
+  /// Where the kernels of --strategy=emitted go, as IR (.sir) or PTX (.ptx); empty: nowhere.
+  std::string kernels;
   bool json = false;
 };
 int inspect_lu(const InspectLuOptions& options);
