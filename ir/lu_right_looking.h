@@ -21,10 +21,12 @@
 // the rows of column k by bisection, which takes no memory (Xia, Jiang, Agrawal and Ramnath,
 // "End-to-end LU factorization of large matrices on GPUs", PPoPP 2023). Both give the same bits.
 //
-// The last columns may be a *dense tail*: when nothing more is subtracted from them by columns before
-// it, the square of its rows and columns is factorized as a dense matrix, in blocks of columns. So
+// The last columns may be a *dense tail*: when nothing more is subtracted from them by columns
+// before it, the square of its rows and columns is factorized as a dense matrix, in blocks of
+// columns. So
 //
-//   v(i,j) = v(i,j) - v(i,k) * (v(k,j) * d(k))     for k ascending, from the tail's first column on,
+//   v(i,j) = v(i,j) - v(i,k) * (v(k,j) * d(k))     for k ascending, from the tail's first column
+//   on,
 //
 // also where L'+U has no entry: such products are zero.
 #pragma once

@@ -385,8 +385,9 @@ void Analysis::call(const Op& op, Uniformity context) {
 void Analysis::judge_op(uint32_t at, Uniformity context) {
   const Op& op = function_->ops[at];
   const bool together = op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
-                        op.code == Opcode::warp_barrier || op.code == Opcode::shuffle || op.code == Opcode::ballot ||
-                        op.code == Opcode::load_matrix || info(op.code).form == Form::mma;
+                        op.code == Opcode::warp_barrier || op.code == Opcode::shuffle ||
+                        op.code == Opcode::ballot || op.code == Opcode::load_matrix ||
+                        info(op.code).form == Form::mma;
   if (!together)
     return;
   if (context == Uniformity::none) {
@@ -558,8 +559,9 @@ void check_uniformity(
     const std::function<void(uint32_t function, uint32_t op, std::string message)>& report) {
   const auto together = [](const Op& op) {
     return op.code == Opcode::barrier || op.code == Opcode::cluster_barrier ||
-           op.code == Opcode::warp_barrier || op.code == Opcode::shuffle || op.code == Opcode::ballot ||
-           op.code == Opcode::load_matrix || info(op.code).form == Form::mma;
+           op.code == Opcode::warp_barrier || op.code == Opcode::shuffle ||
+           op.code == Opcode::ballot || op.code == Opcode::load_matrix ||
+           info(op.code).form == Form::mma;
   };
   const bool any =
       std::any_of(module.functions.begin(), module.functions.end(), [&](const Function& function) {

@@ -20,8 +20,8 @@
 namespace sparsertc {
 
 struct LuBatchOptions {
-  /// Of all numbers, f32 or f64; of their parts, where they are complex. These are worked through by
-  /// tables alone (lu_batch_loop.h).
+  /// Of all numbers, f32 or f64; of their parts, where they are complex. These are worked through
+  /// by tables alone (lu_batch_loop.h).
   ir::Scalar type = ir::Scalar::f64;
   bool complex = false;
   /// Right-hand sides and solutions are f64 where the factors are f32, rounded after scaling.

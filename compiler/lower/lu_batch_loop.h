@@ -25,8 +25,8 @@ namespace sparsertc {
 /// `entries` counts the padding, `count` packets; one more packet may be read behind the last. A
 /// factorization leaves the zeros that a solve needs. Of the options only types count.
 ///
-/// A complex number is its two parts beside one another, of one instance; in a product each part has
-/// two roundings, and of zeros the sign is not said.
+/// A complex number is its two parts beside one another, of one instance; in a product each part
+/// has two roundings, and of zeros the sign is not said.
 ir::Module make_lu_batch_loop_kernels(const LuBatchOptions& options);
 
 } // namespace sparsertc

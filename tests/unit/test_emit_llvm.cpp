@@ -179,8 +179,9 @@ TEST_CASE("PTX through LLVM is taken by ptxas for every target") {
     for (const char* wanted :
          {"// family: test", ".visible .entry sparsertc_test", ".maxntid 128", ".maxnreg 128",
           "cp.async.cg.shared.global", "bar", "fma.rn.bf16", "fma.rn.bf16x2", "fma.rn.f16x2",
-          "fma.rn.f32", "shfl.sync.bfly", "vote.sync.ballot", "bar.warp.sync", "mma.sync.aligned.m16n8k16",
-          "ld.global.nc", "ld.acquire", "st.release", "ld.const", "st.global.v4"})
+          "fma.rn.f32", "shfl.sync.bfly", "vote.sync.ballot", "bar.warp.sync",
+          "mma.sync.aligned.m16n8k16", "ld.global.nc", "ld.acquire", "st.release", "ld.const",
+          "st.global.v4"})
       REQUIRE_THAT(ptx, Catch::Contains(wanted));
     // No multiplication and sum may be joined, no subnormal flushed.
     REQUIRE_THAT(ptx, !Catch::Contains(".ftz"));

@@ -61,8 +61,9 @@ TEST_CASE("tile words parse, print and parse back") {
 }
 
 TEST_CASE("tile words that are wrong name the word and the known ones") {
-  for (const char* text : {"rows", "rows=", "rows=0", "rows=257", "rows=2x", "colour=red",
-                           "strategy=denser", "stage=l2", "weights=x", "border=no", "vec=9", "=3"}) {
+  for (const char* text :
+       {"rows", "rows=", "rows=0", "rows=257", "rows=2x", "colour=red", "strategy=denser",
+        "stage=l2", "weights=x", "border=no", "vec=9", "=3"}) {
     INFO(text);
     const std::string message = usage_error([&] { parse_tile_choice(text); });
     CHECK(message.find(std::string("'") + text + "'") != std::string::npos);
