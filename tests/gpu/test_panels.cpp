@@ -77,7 +77,7 @@ TEST_CASE("panels on tensor cores", "[interpret][sanitize]") {
       for (const Kind& kind : kKinds) {
         std::string words = kWords[(number + number / 4) % 4];
         // Of f32 in three parts there are always two rounds in shared memory, which has no room for
-        // those of 32 columns a warp.
+        // those of 128 columns a warp.
         if (kind.type == DataType::f32 && kind.precision == Precision::full) {
           words = words.substr(0, words.find(",prefetch"));
           if (const size_t wide = words.find("vec=4"); wide != std::string::npos)
