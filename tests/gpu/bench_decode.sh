@@ -51,7 +51,8 @@ if [[ "$nonfinite" == dense ]]; then
     --tile=strategy=bitmap,cluster=4)
 fi
 mkdir -p "$out"
+# Room for all tiles of the largest layers, whose streams take seconds to make.
 "$command" bench --device=gpu --dtype=f16 --cold --nonfinite="$nonfinite" \
-  --shapes="$(IFS=,; echo "${shapes[*]}")" --levels="$levels" "${tiles[@]}" --rounds=5 \
+  --shapes="$(IFS=,; echo "${shapes[*]}")" --levels="$levels" "${tiles[@]}" --rounds=5 --budget=60 \
   --csv="$out/bench_decode.csv" "$@" | tee "$out/bench_decode.txt"
 exit "${PIPESTATUS[0]}"
