@@ -28,7 +28,9 @@ std::string_view name_of(FillOrder order);
 /// 837", 2004), COLAMD (Davis, Gilbert, Larimore and Ng, "Algorithm 836", 2004), METIS (Karypis and
 /// Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", 1998).
 /// METIS counts entries in 32 bits: UserError where A + A^T has 2^31 or more. `seed` is that of
-/// nested dissection's random choices; other orders make none.
+/// nested dissection's random choices; other orders make none. METIS makes them by the C library's
+/// rand(), so calls wait for each other, and the order may be another one with another C library,
+/// or where another thread of the program draws or seeds meanwhile.
 Permutation fill_reducing_order(const Pattern& square, FillOrder order, uint32_t seed = 1);
 
 } // namespace sparsertc
