@@ -13,6 +13,7 @@
 
 #include "compiler/inspect/bitmap_schedule.h"
 #include "compiler/lower/bitmap_tables.h"
+#include "compiler/lower/index_arithmetic.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
 #include "ir/operands.h"
@@ -53,12 +54,12 @@ struct BitmapSymbols {
   uint32_t stream = 0, staged = 0, heads = 0, pairs = 0, sums = 0;
 };
 
-class BitmapWriter {
+class BitmapWriter : IndexArithmetic {
 public:
   BitmapWriter(Builder& builder, const SpmmSchedule& schedule, const BitmapSymbols& symbols,
                const KernelOperands& operands)
-      : builder_(builder), schedule_(schedule), problem_(schedule.problem), tile_(schedule.tile),
-        stream_(schedule.bitmap), symbols_(symbols), operands_(operands),
+      : IndexArithmetic(builder), schedule_(schedule), problem_(schedule.problem),
+        tile_(schedule.tile), stream_(schedule.bitmap), symbols_(symbols), operands_(operands),
         staging_(bitmap_staging(schedule)), element_(element_scalar(problem_.type)),
         pair_(pair_scalar(problem_.type)),
         fragment_(problem_.type == DataType::f16 ? Fragment::m16n8k16_f16
@@ -96,25 +97,13 @@ public:
 private:
   // ---- small arithmetic ----
 
-  Reg add(Reg a, Operand b) { return builder_.add(Scalar::i32, a, b); }
-  Reg mul(Reg a, int64_t b) {
-    return b == 1 ? a : builder_.mul(Scalar::i32, a, Operand::integer(b));
-  }
-  Reg div(Reg a, uint32_t b) {
-    return b == 1 ? a : builder_.value(Opcode::divu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg rem(Reg a, uint32_t b) {
-    return b == 1 ? number(0) : builder_.value(Opcode::remu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
-  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
+  Reg rem(Reg a, uint32_t b) { return b == 1 ? integer(0) : IndexArithmetic::rem(a, b); }
   Reg mask(Reg a, int64_t bits) {
     return builder_.value(Opcode::bit_and, Scalar::i32, {a, Operand::integer(bits)});
   }
   Reg shift(Reg a, uint32_t bits) {
     return bits == 0 ? a : builder_.value(Opcode::shr, Scalar::i32, {a, Operand::integer(bits)});
   }
-  Reg number(int64_t value) { return builder_.constant(Scalar::i32, Operand::integer(value)); }
   Reg at(Reg pointer, Reg i, int64_t bytes) {
     return builder_.index(pointer, i, Operand::integer(bytes));
   }
@@ -234,7 +223,7 @@ private:
       // What is outside is filled with zeros.
       const Reg inside = both(less(row, Operand::integer(schedule_.inner)),
                               less(column, Operand::integer(*problem_.columns)));
-      bytes = builder_.select(Scalar::i32, inside, number(kPiece), Operand::integer(0));
+      bytes = builder_.select(Scalar::i32, inside, integer(kPiece), Operand::integer(0));
       row = builder_.select(Scalar::i32, inside, row, Operand::integer(0));
       column = builder_.select(Scalar::i32, inside, column, Operand::integer(0));
     }
@@ -255,7 +244,7 @@ private:
     const uint32_t threads = schedule_.threads_x;
     const Reg first = first_row();
     const Reg plane =
-        tile_.vec == 1 ? number(0) : builder_.for_loop(Operand::integer(tile_.vec), 1);
+        tile_.vec == 1 ? integer(0) : builder_.for_loop(Operand::integer(tile_.vec), 1);
     const Reg first_column = add(block_column_, mul(plane, kColumns));
     const Reg to = at(staged_, plane, staging_.plane);
     const Reg round = builder_.for_loop(Operand::integer(staging_.rows), threads * at_once);
@@ -306,7 +295,7 @@ private:
     const Reg b = builder_.fresh(Type::pointer(Space::shared, pair_));
     const bool several = stream_.row_tiles > 1;
     const Reg row_tile =
-        several ? builder_.for_loop(Operand::integer(stream_.row_tiles), 1) : number(0);
+        several ? builder_.for_loop(Operand::integer(stream_.row_tiles), 1) : integer(0);
     for (uint32_t i = 0; i < tile_.vec * kSums; ++i)
       builder_.constant(Scalar::f32, Operand::f32(0), sums_[i]);
     builder_.move(b_begin, b);
@@ -482,7 +471,6 @@ private:
     EpilogueWriter(builder_, of_run, arguments).write_row(row, sums);
   }
 
-  Builder& builder_;
   const SpmmSchedule& schedule_;
   const SpmmProblem& problem_;
   const SpmmTile& tile_;

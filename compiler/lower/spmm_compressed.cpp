@@ -16,6 +16,7 @@
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/lower/compressed_staging.h"
 #include "compiler/lower/compressed_tables.h"
+#include "compiler/lower/index_arithmetic.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
 #include "ir/error.h"
@@ -55,12 +56,12 @@ struct CompressedSymbols {
   uint32_t staged = 0, values = 0, deltas = 0, partial = 0;
 };
 
-class CompressedWriter {
+class CompressedWriter : IndexArithmetic {
 public:
   CompressedWriter(Builder& builder, const SpmmSchedule& schedule, const CompressedSymbols& symbols,
                    const KernelOperands& operands)
-      : builder_(builder), schedule_(schedule), problem_(schedule.problem), tile_(schedule.tile),
-        stream_(schedule.stream), symbols_(symbols), operands_(operands),
+      : IndexArithmetic(builder), schedule_(schedule), problem_(schedule.problem),
+        tile_(schedule.tile), stream_(schedule.stream), symbols_(symbols), operands_(operands),
         element_(element_scalar(problem_.type)), accumulator_(accumulator_scalar(problem_.type)),
         staged_element_(stream_.staged_wide ? accumulator_ : element_),
         size_(element_bytes(problem_.type)), staged_size_(ir::size_in_bytes(staged_element_)),
@@ -97,18 +98,6 @@ public:
 private:
   // ---- small arithmetic ----
 
-  Reg add(Reg a, Operand b) { return builder_.add(Scalar::i32, a, b); }
-  Reg mul(Reg a, int64_t b) {
-    return b == 1 ? a : builder_.mul(Scalar::i32, a, Operand::integer(b));
-  }
-  Reg div(Reg a, uint32_t b) {
-    return b == 1 ? a : builder_.value(Opcode::divu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg rem(Reg a, uint32_t b) {
-    return builder_.value(Opcode::remu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
-  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
   Reg zero(Scalar type) {
     return builder_.constant(type, type == Scalar::f32 ? Operand::f32(0) : Operand::integer(0));
   }
@@ -392,7 +381,6 @@ private:
     builder_.end();
   }
 
-  Builder& builder_;
   const SpmmSchedule& schedule_;
   const SpmmProblem& problem_;
   const SpmmTile& tile_;

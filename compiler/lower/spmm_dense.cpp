@@ -11,6 +11,7 @@
 #include "compiler/lower/spmm_dense.h"
 
 #include "compiler/inspect/dense_schedule.h"
+#include "compiler/lower/index_arithmetic.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
 
@@ -23,7 +24,6 @@ namespace {
 
 using ir::Builder;
 using ir::Cache;
-using ir::Comparison;
 using ir::Fragment;
 using ir::Opcode;
 using ir::Operand;
@@ -45,12 +45,12 @@ struct DenseSymbols {
   uint32_t weights = 0, staged = 0;
 };
 
-class DenseWriter {
+class DenseWriter : IndexArithmetic {
 public:
   DenseWriter(Builder& builder, const SpmmSchedule& schedule, const DenseSymbols& symbols,
               const KernelOperands& operands)
-      : builder_(builder), schedule_(schedule), problem_(schedule.problem), tile_(schedule.tile),
-        symbols_(symbols), operands_(operands),
+      : IndexArithmetic(builder), schedule_(schedule), problem_(schedule.problem),
+        tile_(schedule.tile), symbols_(symbols), operands_(operands),
         on_tensor_cores_(is_dense_on_tensor_cores(schedule)), size_(element_bytes(problem_.type)),
         halves_(size_ == 2), sum_(accumulator_scalar(problem_.type)), array_(dense_array(schedule)),
         staging_(dense_staging(schedule)), chunks_(ceil_div(schedule.inner, tile_.chunk)) {}
@@ -84,25 +84,6 @@ public:
 private:
   // ---- small arithmetic ----
 
-  Reg add(Reg a, Operand b) { return builder_.add(Scalar::i32, a, b); }
-  Reg mul(Reg a, int64_t b) {
-    return b == 1 ? a : builder_.mul(Scalar::i32, a, Operand::integer(b));
-  }
-  Reg div(Reg a, uint32_t b) {
-    return b == 1 ? a : builder_.value(Opcode::divu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg rem(Reg a, uint32_t b) {
-    return builder_.value(Opcode::remu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
-  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
-  Reg at_least(Reg a, int64_t b) {
-    return builder_.value(Opcode::max, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg at_most(Reg a, int64_t b) {
-    return builder_.value(Opcode::min, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg integer(int64_t value) { return builder_.constant(Scalar::i32, Operand::integer(value)); }
   Reg moved(Reg pointer, Reg count, int64_t stride) {
     return builder_.index(pointer, count, Operand::integer(stride));
   }
@@ -470,7 +451,6 @@ private:
     return arguments;
   }
 
-  Builder& builder_;
   const SpmmSchedule& schedule_;
   const SpmmProblem& problem_;
   const SpmmTile& tile_;

@@ -14,6 +14,7 @@
 #include "compiler/lower/spmm_panels.h"
 
 #include "compiler/inspect/panel_schedule.h"
+#include "compiler/lower/index_arithmetic.h"
 #include "compiler/lower/panel_rows.h"
 #include "compiler/lower/panel_tables.h"
 #include "compiler/lower/spmm_kernel.h"
@@ -51,12 +52,12 @@ struct PanelSymbols {
   uint32_t stream = 0, rows = 0, staged = 0, raw = 0;
 };
 
-class PanelWriter {
+class PanelWriter : IndexArithmetic {
 public:
   PanelWriter(Builder& builder, const SpmmSchedule& schedule, const PanelSymbols& symbols,
               const KernelOperands& operands)
-      : builder_(builder), schedule_(schedule), problem_(schedule.problem), tile_(schedule.tile),
-        packing_(schedule.panels), symbols_(symbols), operands_(operands),
+      : IndexArithmetic(builder), schedule_(schedule), problem_(schedule.problem),
+        tile_(schedule.tile), packing_(schedule.panels), symbols_(symbols), operands_(operands),
         types_(panel_operands(problem_)), tf32_(types_.is_tf32()),
         size_(element_bytes(types_.type)), fragment_scalar_(staged_scalar(types_.type)),
         fragment_(tf32_                          ? Fragment::m16n8k16_tf32
@@ -88,24 +89,6 @@ public:
   }
 
 private:
-  // ---- small arithmetic ----
-
-  Reg add(Reg a, Operand b) { return builder_.add(Scalar::i32, a, b); }
-  Reg mul(Reg a, int64_t b) {
-    return b == 1 ? a : builder_.mul(Scalar::i32, a, Operand::integer(b));
-  }
-  Reg div(Reg a, uint32_t b) {
-    return b == 1 ? a : builder_.value(Opcode::divu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg rem(Reg a, uint32_t b) {
-    return builder_.value(Opcode::remu, Scalar::i32, {a, Operand::integer(b)});
-  }
-  Reg less(Reg a, Operand b) { return builder_.compare(Comparison::lt, Scalar::i32, a, b); }
-  Reg both(Reg a, Reg b) { return builder_.value(Opcode::bit_and, Scalar::pred, {a, b}); }
-  Reg at_most(Reg a, int64_t b) {
-    return builder_.value(Opcode::min, Scalar::i32, {a, Operand::integer(b)});
-  }
-
   uint32_t block_columns() const { return schedule_.columns_per_block(); }
 
   void write_numbers() {
@@ -369,7 +352,6 @@ private:
     return arguments;
   }
 
-  Builder& builder_;
   const SpmmSchedule& schedule_;
   const SpmmProblem& problem_;
   const SpmmTile& tile_;
