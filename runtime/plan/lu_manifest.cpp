@@ -26,6 +26,11 @@ double real_number(const Reader& json, std::string_view key) {
   return value.get<double>();
 }
 
+void require_interface(const Reader& json) {
+  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
+    json.refuse("interface", std::to_string(kLuKernelInterface));
+}
+
 std::string kernel_name(const Reader& json, std::string_view key) {
   std::string name = json.text(key);
   if (!name.starts_with("sparsertc_"))
@@ -42,8 +47,7 @@ uint32_t threads(const Reader& json, std::string_view key) {
 }
 
 LuKernels read_kernels(const Reader& json) {
-  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
-    json.refuse("interface", std::to_string(kLuKernelInterface));
+  require_interface(json);
   LuKernels kernels;
   kernels.input = kernel_name(json, "input");
   kernels.factor = kernel_name(json, "factor");
@@ -62,8 +66,7 @@ LuKernels read_kernels(const Reader& json) {
 }
 
 LuRefineKernels read_refinement(const Reader& json) {
-  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
-    json.refuse("interface", std::to_string(kLuKernelInterface));
+  require_interface(json);
   LuRefineKernels kernels;
   kernels.begin = kernel_name(json, "begin");
   kernels.update = kernel_name(json, "update");
@@ -87,8 +90,7 @@ Json to_json(const LuRefineKernels& kernels) {
 }
 
 LuBatchKernels read_batch_kernels(const Reader& json) {
-  if (json.number32("interface", 0, Reader::kMost32) != kLuKernelInterface)
-    json.refuse("interface", std::to_string(kLuKernelInterface));
+  require_interface(json);
   LuBatchKernels kernels;
   kernels.factor = kernel_name(json, "factor");
   kernels.solve = kernel_name(json, "solve");
