@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 namespace sparsertc {
@@ -245,6 +246,26 @@ bool Machine::can_test() const {
   const bool assemble = without_gpu_ == "assemble" && ptxas_;
   WARN("SKIPPED: " << (assemble ? "the launches: " : "") << no_gpu_);
   return assemble;
+}
+
+const cuda::Context* Machine::gpu_or_skip(const char* instead) const {
+  if (!can_test())
+    return nullptr;
+  if (interpreter_ || !gpu_) {
+    WARN("SKIPPED: needs a GPU"
+         << (instead ? fmt::format("; the interpreter has a test of its own ({})", instead)
+                     : std::string()));
+    return nullptr;
+  }
+  gpu_->make_current();
+  return gpu_.get();
+}
+
+std::string carried_file(const std::string& path) {
+  const std::filesystem::path own = std::filesystem::path(SPARSERTC_SOURCE_DIR) / path;
+  if (std::filesystem::exists(own))
+    return own.string();
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / own.filename()).string();
 }
 
 // ---- cases ----

@@ -48,6 +48,10 @@ public:
   ///   interpret   a fake driver that interprets our PTX (the road `direct` alone)
   bool can_test() const;
 
+  /// The GPU, made current, for what no interpreter runs here; null, said aloud, where there is
+  /// none or an interpreter takes its place. `instead`: the test that the interpreter has for it.
+  const cuda::Context* gpu_or_skip(const char* instead = nullptr) const;
+
 private:
   Machine();
   std::unique_ptr<cuda::FakeCudaDriver> interpreter_;
@@ -58,6 +62,9 @@ private:
   Target target_;
   TaskPool pool_;
 };
+
+/// A file of the repository; on a machine without one it is beside the program (pack.sh).
+std::string carried_file(const std::string& path);
 
 struct GpuCase {
   Matrix weights;

@@ -24,12 +24,8 @@ using Bytes = std::vector<uint8_t>;
 /// Whether there are a GPU and an assembler; without them the case ends, aloud.
 bool can_bind() {
   const Machine& machine = Machine::get();
-  if (!machine.can_test())
+  if (machine.gpu_or_skip() == nullptr)
     return false;
-  if (!machine.gpu() || machine.interpreter()) {
-    WARN("SKIPPED: needs a GPU");
-    return false;
-  }
   if (!machine.ptxas())
     WARN("SKIPPED: needs ptxas");
   return machine.ptxas() != nullptr;

@@ -22,25 +22,6 @@ using power_flow::Model;
 
 namespace {
 
-/// A file of the repository; on a machine without one it is beside the program (pack.sh).
-std::string carried(const std::string& path) {
-  const std::filesystem::path own = std::filesystem::path(SPARSERTC_SOURCE_DIR) / path;
-  if (std::filesystem::exists(own))
-    return own.string();
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / own.filename()).string();
-}
-
-const cuda::Context* gpu_or_skip() {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return nullptr;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU");
-    return nullptr;
-  }
-  return machine.gpu();
-}
-
 void check_case(const cuda::Context& gpu, const std::string& path, bool reversed) {
   const Model model = power_flow::make_model(read_power_case(path), power_flow::Start::file);
   const power_flow::HostSystem hand(model);
@@ -58,7 +39,7 @@ void check_case(const cuda::Context& gpu, const std::string& path, bool reversed
                                            {JacobianCompression::local, Share()}}) {
     CAPTURE(to_string(compression), share.value_or(UINT32_MAX));
     JacobianRequest request;
-    request.source = read_residual(carried("tools/examples/power_flow/F.cu"));
+    request.source = read_residual(carried_file("tools/examples/power_flow/F.cu"));
     request.parameters = test::named_parameters(parameter_arrays(model, {}), 1);
     request.x0 = start;
     request.compression = compression;
@@ -86,14 +67,14 @@ void check_case(const cuda::Context& gpu, const std::string& path, bool reversed
 } // namespace
 
 TEST_CASE("jacobian: power flow of a small grid on the GPU", "[sanitize]") {
-  if (const cuda::Context* const gpu = gpu_or_skip()) {
-    check_case(*gpu, carried("tests/data/grid7.m"), false);
-    check_case(*gpu, carried("tests/data/grid7.m"), true);
+  if (const cuda::Context* const gpu = Machine::get().gpu_or_skip()) {
+    check_case(*gpu, carried_file("tests/data/grid7.m"), false);
+    check_case(*gpu, carried_file("tests/data/grid7.m"), true);
   }
 }
 
 TEST_CASE("jacobian: power flow of large grids on the GPU") {
-  const cuda::Context* const gpu = gpu_or_skip();
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip();
   if (gpu == nullptr)
     return;
   const char* const data = std::getenv("SPARSERTC_DATA");

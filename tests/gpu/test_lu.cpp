@@ -19,16 +19,8 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 
-/// Null, said aloud, where there is no GPU; the interpreter has tests of its own (diff_lu_gpu).
 const cuda::Context* gpu() {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return nullptr;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU");
-    return nullptr;
-  }
-  return machine.gpu();
+  return Machine::get().gpu_or_skip("diff_lu_gpu");
 }
 
 std::span<const uint8_t> bytes_of(const std::vector<double>& values) {

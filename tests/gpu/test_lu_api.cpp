@@ -24,15 +24,8 @@ using namespace sparsertc::test;
 
 namespace {
 
-/// Whether there is a GPU; without one the case ends, aloud.
-bool needs_gpu() {
-  if (!Machine::get().can_test())
-    return false;
-  if (!Machine::get().gpu() || Machine::get().interpreter()) {
-    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (unit_lu_api)");
-    return false;
-  }
-  return true;
+bool has_gpu() {
+  return Machine::get().gpu_or_skip("unit_lu_api") != nullptr;
 }
 
 class GpuContext {
@@ -93,7 +86,7 @@ void check_solves(LuSession& session, Matrix a, Random& random, int64_t most_sid
 } // namespace
 
 TEST_CASE("lu api: every type, many right-hand sides, transposed, in place", "[sanitize]") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   Random random(test_seed(71));
   const GpuContext there;
@@ -112,7 +105,7 @@ TEST_CASE("lu api: every type, many right-hand sides, transposed, in place", "[s
 }
 
 TEST_CASE("lu api: captured into a graph and replayed with other numbers") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   Random random(test_seed(72));
   const GpuContext there;
@@ -158,7 +151,7 @@ TEST_CASE("lu api: captured into a graph and replayed with other numbers") {
 }
 
 TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize]") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   Random random(test_seed(75));
   const GpuContext there;
@@ -196,7 +189,7 @@ TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize
 }
 
 TEST_CASE("lu api: batches, the bits of the host", "[sanitize]") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   Random random(test_seed(76));
   const GpuContext there;
@@ -265,7 +258,7 @@ TEST_CASE("lu api: batches, the bits of the host", "[sanitize]") {
 }
 
 TEST_CASE("lu api: streams and threads with workspaces of their own") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   constexpr unsigned kThreads = 4;
   constexpr int kRounds = 20;
@@ -309,7 +302,7 @@ TEST_CASE("lu api: streams and threads with workspaces of their own") {
 }
 
 TEST_CASE("lu api: matrices of circuits and power grids") {
-  if (!needs_gpu())
+  if (!has_gpu())
     return;
   const char* const data = std::getenv("SPARSERTC_DATA");
   if (data == nullptr || !std::filesystem::is_directory(std::string(data) + "/lu")) {

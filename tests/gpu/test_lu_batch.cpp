@@ -13,14 +13,9 @@ using namespace sparsertc;
 using test::Random;
 
 TEST_CASE("lu: a batch of small matrices", "[sanitize]") {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
+  const cuda::Context* const context = Machine::get().gpu_or_skip("diff_lu_batch");
+  if (context == nullptr)
     return;
-  const cuda::Context* const context = machine.gpu();
-  if (machine.interpreter() != nullptr || context == nullptr) {
-    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (diff_lu_batch)");
-    return;
-  }
   Random random(8);
   const Pattern pattern = test::random_square(random, 30, 3);
   const LuTables tables = test::tables_in_order(pattern, &random);

@@ -39,13 +39,9 @@ void check_factors(const cuda::Context& context, const Matrix& a, TaskPool& pool
 } // namespace
 
 TEST_CASE("lu: every real matrix") {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip();
+  if (gpu == nullptr)
     return;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU");
-    return;
-  }
   TaskPool pool;
   LuSolverOptions options;
   options.pool = options.analysis.pool = &pool;
@@ -60,9 +56,9 @@ TEST_CASE("lu: every real matrix") {
       return;
     }
     if (a.imaginary.empty())
-      check_factors<double>(*machine.gpu(), a, pool);
+      check_factors<double>(*gpu, a, pool);
     else
-      check_factors<std::complex<double>>(*machine.gpu(), a, pool);
+      check_factors<std::complex<double>>(*gpu, a, pool);
     test::check_solves(real, options);
   });
 }

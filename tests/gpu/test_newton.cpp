@@ -13,7 +13,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -28,25 +27,6 @@ using power_flow::Start;
 
 namespace {
 
-/// A file of the repository; on a machine without one it is beside the program (pack.sh).
-std::string carried(const std::string& path) {
-  const std::filesystem::path own = std::filesystem::path(SPARSERTC_SOURCE_DIR) / path;
-  if (std::filesystem::exists(own))
-    return own.string();
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / own.filename()).string();
-}
-
-const cuda::Context* gpu_or_skip() {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return nullptr;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (diff_newton_gpu)");
-    return nullptr;
-  }
-  return machine.gpu();
-}
-
 enum class Way { one_by_one, host_decides, device_decides };
 
 NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Scenarios& scenarios,
@@ -59,7 +39,7 @@ NewtonResult solve_on_gpu(const cuda::Context& gpu, const Model& model, const Sc
   request.repeat = way == Way::one_by_one ? 0 : 1; // the phases are timed by graphs
   request.pool = &Machine::get().pool();
   request.assembler = assembler.get();
-  request.jacobian.source = read_residual(carried("tools/examples/power_flow/F.cu"));
+  request.jacobian.source = read_residual(carried_file("tools/examples/power_flow/F.cu"));
   request.jacobian.instances = std::max<uint64_t>(scenarios.instances, 1);
   request.jacobian.parameters =
       test::named_parameters(parameter_arrays(model, scenarios), request.jacobian.instances);
@@ -108,7 +88,7 @@ void check_like_host(const NewtonResult& found, const Model& model, const Scenar
 }
 
 PowerCase small_grid() {
-  return read_power_case(carried("tests/data/grid7.m"));
+  return read_power_case(carried_file("tests/data/grid7.m"));
 }
 
 template <class T>
@@ -120,7 +100,7 @@ std::vector<T> downloaded(const cuda::DeviceBuffer& buffer, const cuda::Stream& 
 
 /// Residuals with Jacobians, in float64 and with derivatives in float32, against those by hand.
 void evaluate_batch() {
-  const cuda::Context* const gpu = gpu_or_skip();
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip("diff_newton_gpu");
   if (gpu == nullptr)
     return;
   const PowerCase grid = small_grid();
@@ -143,7 +123,7 @@ void evaluate_batch() {
                                          {true, Compression{JacobianCompression::local}}}) {
     CAPTURE(f32);
     JacobianRequest request;
-    request.source = read_residual(carried("tools/examples/power_flow/F.cu"));
+    request.source = read_residual(carried_file("tools/examples/power_flow/F.cu"));
     request.instances = instances;
     request.parameters = test::named_parameters(parameter_arrays(model, loads), instances);
     request.x0 = start;
@@ -182,7 +162,7 @@ void evaluate_batch() {
 }
 
 void solve_one(Way way) {
-  const cuda::Context* const gpu = gpu_or_skip();
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip("diff_newton_gpu");
   if (gpu == nullptr)
     return;
   const Model model = make_model(small_grid(), Start::flat);
@@ -198,7 +178,7 @@ void solve_one(Way way) {
 }
 
 void solve_batches(Way way) {
-  const cuda::Context* const gpu = gpu_or_skip();
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip("diff_newton_gpu");
   if (gpu == nullptr)
     return;
   const PowerCase grid = small_grid();

@@ -181,17 +181,6 @@ PreparedCase demo_case(uint32_t rows = 96, uint32_t inner = 128, uint32_t column
   return prepare_case(std::move(test));
 }
 
-/// Whether the launches really happen on a GPU; without one the case ends, aloud.
-bool needs_gpu() {
-  if (!Machine::get().can_test())
-    return false;
-  if (!Machine::get().gpu() || Machine::get().interpreter()) {
-    WARN("SKIPPED: needs a GPU");
-    return false;
-  }
-  return true;
-}
-
 } // namespace
 
 TEST_CASE("plan: results against float64", "[interpret]") {
@@ -236,7 +225,7 @@ TEST_CASE("plan: results against float64", "[interpret]") {
 }
 
 TEST_CASE("plan: captured into a graph and replayed with other data") {
-  if (!needs_gpu())
+  if (Machine::get().gpu_or_skip() == nullptr)
     return;
   const CContext context;
   const PreparedCase prepared = demo_case();
@@ -280,7 +269,7 @@ TEST_CASE("plan: captured into a graph and replayed with other data") {
 }
 
 TEST_CASE("plan: several threads and streams at once") {
-  if (!needs_gpu())
+  if (Machine::get().gpu_or_skip() == nullptr)
     return;
   constexpr unsigned kThreads = 6;
   constexpr unsigned kExecutions = 100;
@@ -318,7 +307,7 @@ TEST_CASE("plan: several threads and streams at once") {
 
 // Measures: run.sh runs it alone.
 TEST_CASE("plan: what an execution costs over a launch") {
-  if (!needs_gpu())
+  if (Machine::get().gpu_or_skip() == nullptr)
     return;
   constexpr unsigned kBatches = 200;
   constexpr unsigned kLaunches = 100; // fewer than the driver's queue holds
@@ -367,7 +356,7 @@ TEST_CASE("plan: what an execution costs over a launch") {
 
 // Measures: run.sh runs it alone.
 TEST_CASE("plan: cold start from a bundle on disk") {
-  if (!needs_gpu())
+  if (Machine::get().gpu_or_skip() == nullptr)
     return;
   const CContext context;
   const PreparedCase prepared = demo_case(512, 512, 256, 0.1);

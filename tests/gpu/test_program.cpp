@@ -27,16 +27,10 @@ using program::Bits;
 namespace {
 
 const cuda::Context* gpu_or_skip() {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return nullptr;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU; the interpreter has tests of its own (unit_program)");
-    return nullptr;
-  }
-  if (!machine.gpu()->driver().has_conditional_nodes())
+  const cuda::Context* const gpu = Machine::get().gpu_or_skip("unit_program");
+  if (gpu != nullptr && !gpu->driver().has_conditional_nodes())
     WARN("SKIPPED in part: the driver has no conditional nodes");
-  return machine.gpu();
+  return gpu;
 }
 
 template <class T>
