@@ -15,6 +15,9 @@ namespace {
 
 /// The most shared memory that a kernel can declare; more has to be asked for at launch.
 constexpr uint64_t kStaticSharedBytes = 48 * 1024;
+/// From so many bytes on, arrays are written as words of eight bytes, whatever their elements are:
+/// ptxas reads numbers at some 2 million a second.
+constexpr uint64_t kLongSymbol = 64 * 1024;
 
 std::string_view element_type(Scalar scalar) {
   switch (scalar) {
@@ -66,8 +69,19 @@ void put_elements(PtxBuffer& out, uint64_t count, Write&& write) {
   }
 }
 
+bool is_written_in_words(const ir::Symbol& symbol) {
+  return symbol.type.space() == Space::device && symbol.bytes.size() >= kLongSymbol &&
+         symbol.bytes.size() % 8 == 0 && symbol.alignment % 8 == 0;
+}
+
 void put_values(PtxBuffer& out, const ir::Symbol& symbol) {
   const std::vector<uint8_t>& bytes = symbol.bytes;
+  if (is_written_in_words(symbol))
+    return put_elements(out, bytes.size() / 8, [&](char* to, uint64_t i) {
+      *to++ = '0';
+      *to++ = 'x';
+      return write_hex(to, element_at<uint64_t>(bytes, i), 16);
+    });
   switch (symbol.type.element()) {
   case Scalar::i32:
     return put_elements(out, symbol.count, [&](char* to, uint64_t i) {
@@ -136,12 +150,14 @@ void put_symbol(PtxBuffer& out, const ir::Symbol& symbol, SymbolLinkage linkage)
                                                           : ".global";
   if (space != Space::constant && space != Space::shared && space != Space::device)
     throw InternalError(fmt::format("PTX: symbol '@{}' lies in no memory of a GPU", symbol.name));
+  const bool is_words = is_written_in_words(symbol);
   out.put(fmt::format("{}{} .align {} {} {}[{}]",
                       linkage == SymbolLinkage::visible    ? ".visible "
                       : linkage == SymbolLinkage::external ? ".extern "
                                                            : "",
-                      words, symbol.alignment, element_type(symbol.type.element()), symbol.name,
-                      symbol.count));
+                      words, symbol.alignment,
+                      is_words ? ".b64" : element_type(symbol.type.element()), symbol.name,
+                      is_words ? symbol.bytes.size() / 8 : symbol.count));
   if (space != Space::shared && linkage != SymbolLinkage::external) {
     out.put(std::string_view(" = {\n"));
     put_values(out, symbol);

@@ -368,3 +368,21 @@ TEST_CASE("arrays print their elements exactly") {
   CHECK_THAT(text, Contains(".f64 d[1] = {\n0d0807060504030201\n};\n"));
   CHECK_THAT(text, Contains(".b32 p[1] = {\n0x04030201\n};\n"));
 }
+
+TEST_CASE("long arrays print as words of eight bytes") {
+  constexpr size_t kLong = 64 * 1024;
+  const auto text_of = [](size_t bytes, uint32_t alignment) {
+    Module module;
+    add_symbol(module, "s", Scalar::f16, bytes / 2);
+    module.symbols.back().bytes.clear();
+    for (size_t i = 0; i < bytes; ++i)
+      module.symbols.back().bytes.push_back(static_cast<uint8_t>(i % 251));
+    module.symbols.back().alignment = alignment;
+    return emit_ptx(module, find_target("sm_80"));
+  };
+  CHECK_THAT(text_of(kLong, 16),
+             Contains(".align 16 .b64 s[8192] = {\n0x0706050403020100,0x0F0E0D0C0B0A0908,"));
+  CHECK_THAT(text_of(kLong - 2, 16), Contains(".b16 s[32767] = {\n256,770,"));
+  CHECK_THAT(text_of(kLong + 2, 16), Contains(".b16 s[32769]")); // not a number of words
+  CHECK_THAT(text_of(kLong, 4), Contains(".align 4 .b16 s[32768]"));
+}
