@@ -27,15 +27,8 @@ namespace {
 using test::Random;
 using Batch = std::vector<std::vector<double>>;
 
-struct Scene {
-  cuda::FakeCudaDriver fake;
-  std::unique_ptr<cuda::Context> context;
-
-  Scene() {
-    interpret_launches(fake);
-    fake.kernels = {kLuBatchFactorKernel, kLuBatchSolveKernel};
-    context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
-  }
+struct Scene : test::InterpretedGpu {
+  Scene() : InterpretedGpu({kLuBatchFactorKernel, kLuBatchSolveKernel}) {}
 };
 
 /// More than a group, and not a whole number of them.

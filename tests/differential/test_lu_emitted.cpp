@@ -31,14 +31,8 @@ using test::Random;
 using C64 = std::complex<float>;
 using C128 = std::complex<double>;
 
-struct Scene {
-  cuda::FakeCudaDriver fake;
-  std::unique_ptr<cuda::Context> context;
-
-  Scene() {
-    interpret_launches(fake);
-    context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
-  }
+struct Scene : test::InterpretedGpu {
+  Scene() : InterpretedGpu({}) {}
   void know(const LuEmitted& plan) {
     fake.kernels = {kLuEmittedNotes};
     for (const std::string& name : test::kernel_names(plan))

@@ -28,18 +28,10 @@ using test::Random;
 using C64 = std::complex<float>;
 using C128 = std::complex<double>;
 
-/// A device on which kernels are interpreted.
-struct Scene {
-  cuda::FakeCudaDriver fake;
-  std::unique_ptr<cuda::Context> context;
-
-  Scene() {
-    interpret_launches(fake);
-    fake.kernels = {kLuInputKernel, kLuFactorKernel,     kLuSolveInputKernel,
-                    kLuSolveKernel, kLuBlockInputKernel, kLuBlockSolveKernel};
-    fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
-    context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
-  }
+struct Scene : test::InterpretedGpu {
+  Scene()
+      : InterpretedGpu({kLuInputKernel, kLuFactorKernel, kLuSolveInputKernel, kLuSolveKernel,
+                        kLuBlockInputKernel, kLuBlockSolveKernel}) {}
 };
 
 /// For an even n, without fill.

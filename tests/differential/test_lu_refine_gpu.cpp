@@ -22,18 +22,11 @@ using test::Random;
 using C64 = std::complex<float>;
 using C128 = std::complex<double>;
 
-struct Scene {
-  cuda::FakeCudaDriver fake;
-  std::unique_ptr<cuda::Context> context;
-
-  Scene() {
-    interpret_launches(fake);
-    fake.kernels = {kLuInputKernel,      kLuFactorKernel,     kLuSolveInputKernel, kLuSolveKernel,
-                    kLuBlockInputKernel, kLuBlockSolveKernel, kLuRefineBegin,      kLuRefineUpdate,
-                    kLuRefineResidual,   kLuRefineDecide,     kLuRefineEnd};
-    fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
-    context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
-  }
+struct Scene : test::InterpretedGpu {
+  Scene()
+      : InterpretedGpu({kLuInputKernel, kLuFactorKernel, kLuSolveInputKernel, kLuSolveKernel,
+                        kLuBlockInputKernel, kLuBlockSolveKernel, kLuRefineBegin, kLuRefineUpdate,
+                        kLuRefineResidual, kLuRefineDecide, kLuRefineEnd}) {}
 };
 
 constexpr uint32_t kOneWarp = 32;

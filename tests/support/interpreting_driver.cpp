@@ -83,4 +83,11 @@ void interpret_graphs(cuda::FakeCudaDriver& fake) {
   };
 }
 
+test::InterpretedGpu::InterpretedGpu(std::set<std::string> kernels) {
+  interpret_launches(fake);
+  fake.kernels = std::move(kernels);
+  fake.attributes[cuda::DeviceAttribute::multiprocessor_count] = 1;
+  context = std::make_unique<cuda::Context>(std::make_shared<const cuda::Driver>(fake.table()));
+}
+
 } // namespace sparsertc
