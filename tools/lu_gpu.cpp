@@ -80,9 +80,10 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
   program.code.image = {reinterpret_cast<const uint8_t*>(ptx.data()), ptx.size()};
   if (program.right_looking) {
     const std::vector<uint8_t> image = kernels::compile_lu_right_looking(
-        *cuda::Nvrtc::open(), context.properties().compute_capability, options.cache);
+        *cuda::Nvrtc::open(), context.properties().compute_capability,
+        lu::GpuRightLooking::number(options.single, options.complex), options.cache);
     program.flows.strategy = std::make_shared<lu::GpuRightLooking>(
-        context, image, tables, *program.right_looking, options.single);
+        context, image, tables, *program.right_looking, options.single, options.complex);
   }
   if (program.emitted)
     program.flows.strategy = load_emitted(context, target, tables, program, options, pool);

@@ -56,15 +56,13 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
   }
   const bool by_levels = request.strategy != LuStrategy::automatic
                              ? request.strategy != LuStrategy::dataflow
-                             : !dataflow_fits && !request.complex;
+                             : !dataflow_fits;
   if (!by_levels) {
     if (!dataflow_fits)
       throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
                                   "GPU's memory",
                                   products, most),
-                      request.complex ? "--device=cpu factorizes it on the CPU"
-                                      : "--strategy=right-looking needs none, --device=cpu "
-                                        "factorizes it on the CPU");
+                      "--strategy=right-looking needs none, --device=cpu factorizes it on the CPU");
     choice.strategy = LuStrategy::dataflow;
     choice.reason =
         request.strategy == LuStrategy::dataflow
@@ -72,9 +70,6 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
             : fmt::format("its tables fit: {} bytes, {} may be used", choice.dataflow_bytes, most);
     return choice;
   }
-  if (request.complex)
-    throw UserError("columns by levels are for real matrices",
-                    "--strategy=dataflow factorizes complex ones");
   const auto formula = fmt::format(
       "{} bytes free / ({} rows x {} bytes) = {} dense columns, {} in flight", options.free_bytes,
       tables.size, request.number_bytes, choice.columns.fitting(), choice.columns.in_flight);

@@ -65,11 +65,12 @@ std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t comp
 }
 
 std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
-                                              Cache* cache) {
-  cuda::CudaSource source = source_of("lu_right_looking.cu", compute_capability, {"-std=c++17"});
-  source.headers.push_back(
-      {"lu_right_looking.cuh", std::string(kernel_source("lu_right_looking.cuh"))});
-  source.headers.push_back({"lu_dense_tail.cu", std::string(kernel_source("lu_dense_tail.cu"))});
+                                              const std::string& number, Cache* cache) {
+  cuda::CudaSource source =
+      source_of("lu_right_looking.cu", compute_capability,
+                {"-std=c++17", "--fmad=false", "-DSPARSERTC_LU_NUMBER=" + number});
+  for (const char* header : {"lu_right_looking.cuh", "lu_number.cuh", "lu_dense_tail.cu"})
+    source.headers.push_back({header, std::string(kernel_source(header))});
   return cubin_of(nvrtc, source, "lu_right_looking", cache);
 }
 

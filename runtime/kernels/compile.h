@@ -5,6 +5,7 @@
 #include "runtime/driver/nvrtc.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace sparsertc::kernels {
@@ -14,8 +15,8 @@ namespace sparsertc::kernels {
 std::vector<uint8_t> compile_lu_analysis(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
                                          Cache* cache = nullptr);
 
-/// The same of lu_right_looking.cu.
+/// The same of lu_right_looking.cu, for factors of this type: "f32", "f64", "c64" or "c128".
 std::vector<uint8_t> compile_lu_right_looking(const cuda::Nvrtc& nvrtc, uint32_t compute_capability,
-                                              Cache* cache = nullptr);
+                                              const std::string& number, Cache* cache = nullptr);
 
 } // namespace sparsertc::kernels

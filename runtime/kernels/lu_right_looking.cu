@@ -7,6 +7,7 @@
 // most, are laid one behind the other and dealt to the lanes, 32 products a step; lanes that meet
 // at one entry take turns in the order of sources. Long ones come one after the other, all lanes on
 // one.
+#include "lu_number.cuh"
 #include "lu_right_looking.cuh"
 
 /// What a thread does while it waits for another.
@@ -20,8 +21,10 @@ namespace right_looking {
 constexpr uint32_t kAll = 0xffffffffu;
 /// Sources of so many rows on average come one after the other.
 constexpr uint32_t kLongSource = 32;
-/// Products of a lane that are loaded before the first is subtracted.
-constexpr uint32_t kAtOnce = 4;
+/// Products of a lane that are loaded before the first is subtracted: as many as there are
+/// registers for.
+template <class T>
+constexpr uint32_t kAtOnce = sizeof(T) > sizeof(double) ? 2 : 4;
 
 __device__ uint32_t lane() {
   return threadIdx.x % 32;
@@ -59,9 +62,9 @@ struct Target {
   }
   __device__ void subtract(uint32_t place, T left, T right) const {
     if (shared && !dense)
-      atomicAdd(&number[place], -(left * right));
+      atomic_add(&number[place], minus(times(left, right)));
     else
-      number[place] = fma(-left, right, number[place]);
+      number[place] = times_plus(minus(left), right, number[place]);
   }
 };
 
@@ -76,13 +79,13 @@ struct Source {
 template <class T>
 __device__ Source<T> load_source(const RightLookingArguments<T>& a, const ColumnUpdate& update,
                                  uint32_t number) {
-  Source<T> source = {0, 0, T(0)};
+  Source<T> source = {0, 0, T{}};
   if (number >= update.sources)
     return source;
   const ColumnSource column = a.source[update.first_source + number];
   source.begin = column.begin;
   uint32_t end = column.begin + column.length;
-  source.factor = a.values[column.slot] * a.values[column.begin - 1];
+  source.factor = times(a.values[column.slot], a.values[column.begin - 1]);
   if (update.flags & kUpdateRows) {
     source.begin = lower_bound(a.row_index, source.begin, end, a.row_index[update.reached_slot]);
     if (update.end_slot < a.column_offset[update.column + 1])
@@ -105,10 +108,10 @@ __device__ void subtract_long(const RightLookingArguments<T>& a, const Target<T>
                    : lower_bound(a.row_index, target.first_slot, target.end_slot - source.length,
                                  a.row_index[source.begin]);
   const bool same_rows = !target.dense && target.end_slot - first == source.length;
-  for (uint32_t base = 0; base < source.length; base += 32 * kAtOnce) {
-    T left[kAtOnce] = {};
-    uint32_t place[kAtOnce] = {};
-    for (uint32_t i = 0; i < kAtOnce; ++i) {
+  for (uint32_t base = 0; base < source.length; base += 32 * kAtOnce<T>) {
+    T left[kAtOnce<T>] = {};
+    uint32_t place[kAtOnce<T>] = {};
+    for (uint32_t i = 0; i < kAtOnce<T>; ++i) {
       const uint32_t count = base + 32 * i + lane();
       if (count < source.length) {
         left[i] = a.values[source.begin + count];
@@ -117,15 +120,15 @@ __device__ void subtract_long(const RightLookingArguments<T>& a, const Target<T>
                                             source.length);
       }
     }
-    if (!target.shared && base + 32 * kAtOnce <= source.length) {
-      T number[kAtOnce];
-      for (uint32_t i = 0; i < kAtOnce; ++i)
+    if (!target.shared && base + 32 * kAtOnce<T> <= source.length) {
+      T number[kAtOnce<T>];
+      for (uint32_t i = 0; i < kAtOnce<T>; ++i)
         number[i] = target.number[place[i]];
-      for (uint32_t i = 0; i < kAtOnce; ++i)
-        target.number[place[i]] = fma(-left[i], source.factor, number[i]);
+      for (uint32_t i = 0; i < kAtOnce<T>; ++i)
+        target.number[place[i]] = times_plus(minus(left[i]), source.factor, number[i]);
       continue;
     }
-    for (uint32_t i = 0; i < kAtOnce; ++i)
+    for (uint32_t i = 0; i < kAtOnce<T>; ++i)
       if (base + 32 * i + lane() < source.length)
         target.subtract(place[i], left[i], source.factor);
   }
@@ -145,9 +148,9 @@ __device__ void subtract_short(const RightLookingArguments<T>& a, const Target<T
     const uint32_t length = __shfl_sync(kAll, source.length, owner);
     const uint32_t count = product - (__shfl_sync(kAll, end, owner) - length);
     const uint32_t begin = __shfl_sync(kAll, source.begin, owner);
-    const T factor = __shfl_sync(kAll, source.factor, owner);
+    const T factor = from_lane(source.factor, owner);
     const bool inside = product < total;
-    T left = T(0);
+    T left{};
     uint32_t place = kAll - lane(); // like no other
     if (inside) {
       left = a.values[begin + count];
@@ -182,8 +185,7 @@ __device__ void subtract_sources(const RightLookingArguments<T>& a, const Column
     }
     for (uint32_t s = 0; s < count; ++s) {
       const Source<T> one = {__shfl_sync(kAll, source.begin, s),
-                             __shfl_sync(kAll, source.length, s),
-                             __shfl_sync(kAll, source.factor, s)};
+                             __shfl_sync(kAll, source.length, s), from_lane(source.factor, s)};
       subtract_long(a, target, one);
       __syncwarp();
     }
@@ -200,16 +202,17 @@ __device__ void note_column(int64_t* least, uint32_t column) {
   atomicMin(least, static_cast<int64_t>(column));
 }
 
-/// Looks at the pivot of a column: one that is too small is replaced, with its sign kept. One lane
+/// Looks at the pivot of a column: one that is too small is replaced, with its sign or phase
+/// kept. One lane
 /// does it. The reciprocal takes its place.
 template <class T>
 __device__ T finish_pivot(const RightLookingArguments<T>& a, uint32_t column, T value, Seen& seen) {
   const int64_t bits = a.column_max[column];
   const double largest = __longlong_as_double(bits);
-  const T least = a.threshold * static_cast<T>(largest);
-  const T size = fabs(value);
+  const RealOf<T> least = a.threshold * static_cast<RealOf<T>>(largest);
+  const RealOf<T> size = magnitude(value);
   const bool small = size < least;
-  const T pivot = small ? copysign(least, value) : value;
+  const T pivot = small ? with_phase(value, least) : value;
   a.column_max[column] = 0;
   a.quotient[column] = static_cast<double>(size) / largest;
   seen.largest_input = max(seen.largest_input, bits);
@@ -219,7 +222,7 @@ __device__ T finish_pivot(const RightLookingArguments<T>& a, uint32_t column, T 
   }
   if (bits == 0)
     note_column(&a.status->zero_column, column);
-  return T(1) / pivot;
+  return reciprocal(pivot);
 }
 
 template <class T>
@@ -229,13 +232,13 @@ __device__ void finish_column(const RightLookingArguments<T>& a, const ColumnUpd
   bool finite = true;
   for (uint32_t slot = update.first_slot + lane(); slot < update.end_slot; slot += 32) {
     const T value = a.values[slot];
-    const double size = static_cast<double>(fabs(value));
+    const double size = static_cast<double>(magnitude(value));
     seen.largest = size > seen.largest ? size : seen.largest;
-    finite = finite && value - value == T(0);
+    finite = finite && is_finite(value);
     if (slot == pivot) {
-      const T reciprocal = finish_pivot(a, update.column, value, seen);
-      a.values[slot] = reciprocal;
-      finite = finite && reciprocal - reciprocal == T(0);
+      const T inverse = finish_pivot(a, update.column, value, seen);
+      a.values[slot] = inverse;
+      finite = finite && is_finite(inverse);
     }
   }
   if (!finite)
@@ -251,7 +254,7 @@ __device__ void work_on(const RightLookingArguments<T>& a, const ColumnUpdate& u
     target.dense = true;
     target.number = dense;
     for (uint32_t slot = target.first_slot + lane(); slot < target.end_slot; slot += 32)
-      dense[a.row_index[slot]] = target.shared ? T(0) : a.values[slot];
+      dense[a.row_index[slot]] = target.shared ? T{} : a.values[slot];
     __syncwarp();
   }
   subtract_sources(a, update, target);
@@ -260,7 +263,7 @@ __device__ void work_on(const RightLookingArguments<T>& a, const ColumnUpdate& u
     for (uint32_t slot = target.first_slot + lane(); slot < target.end_slot; slot += 32) {
       const T number = dense[a.row_index[slot]];
       if (target.shared)
-        atomicAdd(&a.values[slot], number);
+        atomic_add(&a.values[slot], number);
       else
         a.values[slot] = number;
     }
@@ -338,21 +341,40 @@ __device__ void begin(const RightLookingArguments<T>& a) {
 
 namespace sparsertc::kernels {
 
-extern "C" __global__ void __launch_bounds__(256)
-    sparsertc_lu_right_begin_f64(const __grid_constant__ RightLookingArguments<double> a) {
-  right_looking::begin(a);
-}
-extern "C" __global__ void __launch_bounds__(256)
-    sparsertc_lu_right_begin_f32(const __grid_constant__ RightLookingArguments<float> a) {
-  right_looking::begin(a);
-}
-extern "C" __global__ void __launch_bounds__(1024, 1)
-    sparsertc_lu_right_stages_f64(const __grid_constant__ RightLookingArguments<double> a) {
-  right_looking::run_stages(a);
-}
-extern "C" __global__ void __launch_bounds__(1024, 1)
-    sparsertc_lu_right_stages_f32(const __grid_constant__ RightLookingArguments<float> a) {
-  right_looking::run_stages(a);
-}
+// The entries for one type of numbers.
+#define SPARSERTC_LU_ENTRY(name, type, threads, function, Arguments)                               \
+  extern "C" __global__ void __launch_bounds__(threads)                                            \
+      sparsertc_lu_##name##_##type(const __grid_constant__ Arguments<number_types::type> a) {      \
+    function(a);                                                                                   \
+  }
+#define SPARSERTC_LU_ENTRIES(type)                                                                 \
+  SPARSERTC_LU_ENTRY(right_begin, type, 256, right_looking::begin, RightLookingArguments)          \
+  SPARSERTC_LU_ENTRY(right_stages, type, 1024, right_looking::run_stages, RightLookingArguments)   \
+  SPARSERTC_LU_ENTRY(tail_load, type, kTailThreads, dense_tail::load, DenseTailArguments)          \
+  SPARSERTC_LU_ENTRY(tail_diagonal, type, kTailDiagonalThreads, dense_tail::diagonal,              \
+                     DenseTailArguments)                                                           \
+  SPARSERTC_LU_ENTRY(tail_panels, type, kTailThreads, dense_tail::panels, DenseTailArguments)      \
+  SPARSERTC_LU_ENTRY(tail_update, type, kTailThreads, dense_tail::update, DenseTailArguments)      \
+  SPARSERTC_LU_ENTRY(tail_store, type, kTailThreads, dense_tail::store, DenseTailArguments)
+
+namespace number_types {
+using f32 = float;
+using f64 = double;
+using c64 = Complex<float>;
+using c128 = Complex<double>;
+} // namespace number_types
+
+#ifdef SPARSERTC_LU_NUMBER // no other is wanted, and compiling takes its time
+#define SPARSERTC_LU_ENTRIES_OF(type) SPARSERTC_LU_ENTRIES(type)
+SPARSERTC_LU_ENTRIES_OF(SPARSERTC_LU_NUMBER)
+#undef SPARSERTC_LU_ENTRIES_OF
+#else
+SPARSERTC_LU_ENTRIES(f32)
+SPARSERTC_LU_ENTRIES(f64)
+SPARSERTC_LU_ENTRIES(c64)
+SPARSERTC_LU_ENTRIES(c128)
+#endif
+#undef SPARSERTC_LU_ENTRIES
+#undef SPARSERTC_LU_ENTRY
 
 } // namespace sparsertc::kernels

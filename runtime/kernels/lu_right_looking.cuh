@@ -12,6 +12,24 @@ using uint64_t = unsigned long long;
 
 namespace sparsertc::kernels {
 
+/// As in memory: real part, imaginary part.
+template <class R>
+struct alignas(2 * sizeof(R)) Complex {
+  R re;
+  R im;
+};
+template <class T>
+struct NumberTraits {
+  using Real = T;
+};
+template <class R>
+struct NumberTraits<Complex<R>> {
+  using Real = R;
+};
+/// float of float and Complex<float>.
+template <class T>
+using RealOf = typename NumberTraits<T>::Real;
+
 /// LuSource of ir/lu_right_looking.h.
 struct ColumnSource {
   uint32_t slot;
@@ -43,8 +61,8 @@ struct FactorRecord {
   int64_t nonfinite_column;
 };
 
-/// T is float or double. L'+U in compressed columns as in ir/lu_tables.h, with fewer than 2^31
-/// slots.
+/// T is float, double or Complex of either. L'+U in compressed columns as in ir/lu_tables.h, with
+/// fewer than 2^31 slots.
 template <class T>
 struct RightLookingArguments {
   uint32_t size; ///< n
@@ -63,7 +81,7 @@ struct RightLookingArguments {
                        ///< 0 again where a column is finished.
   double* quotient;    ///< size: of the pivot, before it was replaced, and that magnitude
   FactorRecord* status;
-  T threshold;
+  RealOf<T> threshold;
 
   uint32_t first_stage;
   uint32_t end_stage;
@@ -71,8 +89,9 @@ struct RightLookingArguments {
   uint64_t expected; ///< what it is when the launch begins
 };
 
-/// Columns (and rows) of a block of the dense tail.
-constexpr uint32_t kTailBlock = 64;
+/// Columns (and rows) of a block of the dense tail. A block is kept in shared memory.
+template <class T>
+constexpr uint32_t kTailBlock = sizeof(T) > sizeof(double) ? 32 : 64;
 /// Threads of a block of the tail's kernels.
 constexpr uint32_t kTailThreads = 128;
 constexpr uint32_t kTailDiagonalThreads = 256;
@@ -82,10 +101,10 @@ struct DenseTailArguments {
   RightLookingArguments<T> sparse;
   uint32_t first;   ///< column of the tail
   uint32_t columns; ///< of the tail
-  uint32_t stride;  ///< columns, rounded up to a multiple of kTailBlock
+  uint32_t stride;  ///< columns, rounded up to a multiple of kTailBlock<T>
   uint32_t step;    ///< block of columns
   T* square;        ///< stride x stride, column by column
-  T* scaled;        ///< kTailBlock x stride: v(k,j) * d(k) of the block's rows, row by row
+  T* scaled;        ///< kTailBlock<T> x stride: v(k,j) * d(k) of the block's rows, row by row
 };
 
 } // namespace sparsertc::kernels

@@ -42,7 +42,7 @@ struct GpuFlows {
   /// A solve by all multiprocessors, or by one block for each right-hand side.
   using Solve = std::variant<LuDataflow, LuBlockSolve>;
   LuDataflow factor;
-  /// Another way to factorize real matrices; `factor` is then empty.
+  /// Another way to factorize; `factor` is then empty.
   std::shared_ptr<const GpuFactorStrategy> strategy;
   Solve solve;
   /// Without it there is no solve with the transposed matrix.

@@ -39,7 +39,6 @@ static_assert(sizeof(FactorRecord) == sizeof(LuStatusRecord) &&
 
 constexpr uint32_t kBeginThreads = 256;
 constexpr uint32_t kLanes = 32;
-using kernels::kTailBlock;
 using kernels::kTailDiagonalThreads;
 using kernels::kTailThreads;
 /// In front of the dense vectors: the barrier's counter.
@@ -51,8 +50,27 @@ std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
 }
 
 /// Columns of the square of a dense tail.
+template <class T>
 uint64_t tail_stride(uint32_t columns) {
-  return (uint64_t{columns} + kTailBlock - 1) / kTailBlock * kTailBlock;
+  constexpr uint64_t block = kernels::kTailBlock<T>;
+  return (columns + block - 1) / block * block;
+}
+
+/// Bytes of the square and of what is beside it.
+template <class T>
+uint64_t tail_bytes(uint32_t columns) {
+  const uint64_t stride = tail_stride<T>(columns);
+  return stride * (stride + kernels::kTailBlock<T>)*sizeof(T);
+}
+
+/// Calls work.operator()<T>() with the type of the factors.
+template <class Work>
+auto with_type(bool single, bool complex, const Work& work) {
+  using kernels::Complex;
+  if (complex)
+    return single ? work.template operator()<Complex<float>>()
+                  : work.template operator()<Complex<double>>();
+  return single ? work.template operator()<float>() : work.template operator()<double>();
 }
 
 /// Numbers that the inspector has bounded.
@@ -67,13 +85,20 @@ T* at(cuda::DeviceAddress address) {
 
 } // namespace
 
+const char* GpuRightLooking::number(bool single, bool complex) {
+  if (complex)
+    return single ? "c64" : "c128";
+  return single ? "f32" : "f64";
+}
+
 GpuRightLooking::GpuRightLooking(const cuda::Context& context, std::span<const uint8_t> image,
-                                 const LuTables& tables, const LuRightLooking& plan, bool single)
-    : context_(context), module_(context, image), single_(single), size_(tables.size),
-      slots_(static_cast<uint32_t>(tables.nnz())), dense_columns_(plan.dense_columns),
-      tail_columns_(plan.tail_columns), runs_(plan.runs) {
+                                 const LuTables& tables, const LuRightLooking& plan, bool single,
+                                 bool complex)
+    : context_(context), module_(context, image), single_(single), complex_(complex),
+      size_(tables.size), slots_(static_cast<uint32_t>(tables.nnz())),
+      dense_columns_(plan.dense_columns), tail_columns_(plan.tail_columns), runs_(plan.runs) {
   const auto kernel = [&](const char* part) {
-    return module_.kernel(fmt::format("sparsertc_lu_{}_{}", part, single ? "f32" : "f64"));
+    return module_.kernel(fmt::format("sparsertc_lu_{}_{}", part, number(single, complex)));
   };
   begin_ = kernel("right_begin");
   stages_ = kernel("right_stages");
@@ -105,11 +130,11 @@ GpuRightLooking::Table GpuRightLooking::upload(std::span<const uint8_t> bytes,
 }
 
 uint64_t GpuRightLooking::scratch_bytes() const {
-  const uint64_t stride = tail_stride(tail_columns_);
   // The tail comes when there are no dense vectors any more.
-  const uint64_t numbers =
-      std::max(uint64_t{dense_columns_} * size_, stride * (stride + kTailBlock));
-  return kBarrierBytes + numbers * (single_ ? sizeof(float) : sizeof(double));
+  return kBarrierBytes + with_type(single_, complex_, [&]<class T>() {
+           return std::max(uint64_t{dense_columns_} * size_ * sizeof(T),
+                           tail_bytes<T>(tail_columns_));
+         });
 }
 
 void GpuRightLooking::launch(const cuda::Kernel& kernel, uint32_t blocks, uint32_t threads,
@@ -130,10 +155,7 @@ void GpuRightLooking::launch(const cuda::Kernel& kernel, uint32_t blocks, uint32
 
 void GpuRightLooking::enqueue(const GpuFactorArrays& arrays, double threshold,
                               const cuda::Stream& stream) const {
-  if (single_)
-    enqueue_as<float>(arrays, threshold, stream);
-  else
-    enqueue_as<double>(arrays, threshold, stream);
+  with_type(single_, complex_, [&]<class T>() { enqueue_as<T>(arrays, threshold, stream); });
 }
 
 template <class T>
@@ -156,7 +178,7 @@ void GpuRightLooking::enqueue_as(const GpuFactorArrays& arrays, double threshold
   arguments.column_max = at<int64_t>(arrays.column_max);
   arguments.quotient = at<double>(arrays.quotient);
   arguments.status = at<FactorRecord>(arrays.status);
-  arguments.threshold = static_cast<T>(threshold);
+  arguments.threshold = static_cast<kernels::RealOf<T>>(threshold);
   arguments.arrived = at<uint64_t>(arrays.scratch);
 
   const uint64_t begin_blocks = (uint64_t{slots_} + kBeginThreads - 1) / kBeginThreads;
@@ -180,23 +202,24 @@ template <class T>
 void GpuRightLooking::enqueue_tail(const GpuFactorArrays& arrays,
                                    kernels::RightLookingArguments<T> arguments,
                                    const cuda::Stream& stream) const {
+  constexpr uint32_t kBlock = kernels::kTailBlock<T>;
   kernels::DenseTailArguments<T> tail{};
   tail.sparse = arguments;
   tail.columns = tail_columns_;
   tail.first = size_ - tail_columns_;
-  tail.stride = static_cast<uint32_t>(tail_stride(tail_columns_));
+  tail.stride = static_cast<uint32_t>(tail_stride<T>(tail_columns_));
   tail.square = at<T>(arrays.scratch + kBarrierBytes);
   tail.scaled = tail.square + uint64_t{tail.stride} * tail.stride;
   constexpr uint32_t kColumnsOfBlock = kTailThreads / kLanes;
   launch(tail_load_, (tail.stride + kColumnsOfBlock - 1) / kColumnsOfBlock, kTailThreads, &tail,
          false, stream);
-  const uint32_t steps = tail.stride / kTailBlock;
+  const uint32_t steps = tail.stride / kBlock;
   for (tail.step = 0; tail.step < steps; ++tail.step) {
     launch(tail_diagonal_, 1, kTailDiagonalThreads, &tail, false, stream);
     const uint32_t tiles = steps - tail.step - 1;
     if (tiles == 0)
       continue;
-    const uint32_t groups = (tiles * kTailBlock + kTailThreads - 1) / kTailThreads;
+    const uint32_t groups = (tiles * kBlock + kTailThreads - 1) / kTailThreads;
     launch(tail_panels_, 2 * groups, kTailThreads, &tail, false, stream);
     launch(tail_update_, tiles * tiles, kTailThreads, &tail, false, stream);
   }

@@ -16,11 +16,14 @@ namespace sparsertc::lu {
 
 class GpuRightLooking : public GpuFactorStrategy {
 public:
+  /// The type of the factors as kernels::compile_lu_right_looking takes it.
+  static const char* number(bool single, bool complex);
+
   /// `image`: what kernels::compile_lu_right_looking gives; `plan`: what the inspector made of
-  /// `tables`. Factors of f64, or of f32 if `single`. Copies the tables to the GPU. `context` must
-  /// outlive it.
+  /// `tables`. Factors of f64, or of f32 if `single`; of c128 or c64 if `complex`. Copies the
+  /// tables to the GPU. `context` must outlive it.
   GpuRightLooking(const cuda::Context& context, std::span<const uint8_t> image,
-                  const LuTables& tables, const LuRightLooking& plan, bool single);
+                  const LuTables& tables, const LuRightLooking& plan, bool single, bool complex);
 
   void enqueue(const GpuFactorArrays& arrays, double threshold,
                const cuda::Stream& stream) const override;
@@ -44,7 +47,7 @@ private:
   cuda::Module module_;
   cuda::Kernel begin_, stages_;
   cuda::Kernel tail_load_, tail_diagonal_, tail_panels_, tail_update_, tail_store_;
-  bool single_;
+  bool single_, complex_;
   uint32_t size_, slots_, dense_columns_, tail_columns_;
   std::vector<LuStageRun> runs_;
   Table row_index_, column_offset_, diagonal_, update_, source_, stage_offset_;

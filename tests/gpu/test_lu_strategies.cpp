@@ -20,9 +20,11 @@
 
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 using namespace sparsertc;
 using test::Random;
@@ -30,25 +32,23 @@ using test::RightLookingOnDevice;
 
 namespace {
 
-/// Null, said aloud, where there is no GPU.
 const cuda::Context* gpu() {
-  Machine& machine = Machine::get();
-  if (!machine.can_test())
-    return nullptr;
-  if (machine.interpreter() != nullptr || machine.gpu() == nullptr) {
-    WARN("SKIPPED: needs a GPU");
-    return nullptr;
-  }
-  return machine.gpu();
+  return Machine::get().gpu_or_skip();
 }
 
-/// Null, said aloud, where there is no NVRTC.
+using C64 = std::complex<float>;
+using C128 = std::complex<double>;
+
+/// For factors of type T. Null, said aloud, where there is no NVRTC.
+template <class T>
 const std::vector<uint8_t>* image(const cuda::Context& context) {
   static std::optional<std::vector<uint8_t>> compiled;
   try {
     if (!compiled)
-      compiled = kernels::compile_lu_right_looking(*cuda::Nvrtc::open(),
-                                                   context.properties().compute_capability);
+      compiled = kernels::compile_lu_right_looking(
+          *cuda::Nvrtc::open(), context.properties().compute_capability,
+          lu::GpuRightLooking::number(std::is_same_v<lu::Real<T>, float>,
+                                      lu::ScalarTraits<T>::kComplex));
     return &*compiled;
   } catch (const RuntimeError& error) {
     WARN("SKIPPED: " << error.what());
@@ -75,7 +75,7 @@ constexpr LuStageFusion kFusions[] = {LuStageFusion::automatic, LuStageFusion::n
 template <class T>
 void check(const cuda::Context& context, const Pattern& pattern, Random& random, bool scaled,
            LuRightLookingOptions options) {
-  const std::vector<uint8_t>* const code = image(context);
+  const std::vector<uint8_t>* const code = image<T>(context);
   if (code == nullptr)
     return;
   options.number_bytes = sizeof(T);
@@ -83,7 +83,7 @@ void check(const cuda::Context& context, const Pattern& pattern, Random& random,
   RightLookingOnDevice<T> factors(context, *code, tables, options);
   lu::Factors<T> on_cpu(tables);
   for (int round = 0; round < 2; ++round) {
-    const std::vector<double> a = test::dominant_values(pattern, random);
+    const std::vector<lu::Wide<T>> a = test::dominant_values<lu::Wide<T>>(pattern, random);
     factors.refactor(a, std::sqrt(double{lu::unit_roundoff<T>()}));
     const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
     const LuStatusRecord status = factors.status();
@@ -96,6 +96,7 @@ void check(const cuda::Context& context, const Pattern& pattern, Random& random,
       continue;
     CHECK(status.nonfinite_column == INT64_MAX);
     const std::vector<T> v = factors.values();
+    CHECK(test::product_error(tables, v, a) <= 1);
     const std::vector<T> reference =
         test::factor_by_levels<T>(tables, a, factors.plan().tail_columns);
     if (!options.atomics) {
@@ -104,8 +105,8 @@ void check(const cuda::Context& context, const Pattern& pattern, Random& random,
     }
     double worst = 0;
     for (size_t slot = 0; slot < v.size(); ++slot)
-      worst = std::max(worst, std::abs(double{v[slot]} - double{reference[slot]}) /
-                                  (1 + std::abs(double{reference[slot]})));
+      worst = std::max(worst, double{std::abs(v[slot] - reference[slot])} /
+                                  (1 + double{std::abs(reference[slot])}));
     CHECK(worst <= tables.size * double{lu::unit_roundoff<T>()});
   }
 }
@@ -203,6 +204,11 @@ TEST_CASE("lu strategies: small patterns", "[sanitize]") {
   for (const LuWorkColumns columns : kColumns)
     for (const LuStageFusion fusion : kFusions)
       check<double>(*context, pattern, random, true, options_for(*context, columns, fusion));
+  for (const LuWorkColumns columns : kColumns)
+    check<C128>(*context, pattern, random, false,
+                options_for(*context, columns, LuStageFusion::automatic));
+  check<C64>(*context, pattern, random, true,
+             options_for(*context, LuWorkColumns::automatic, LuStageFusion::none));
 }
 
 TEST_CASE("lu strategies: hostile shapes") {
@@ -219,6 +225,14 @@ TEST_CASE("lu strategies: hostile shapes") {
                       options_for(*context, columns, fusion));
         check<float>(*context, named.pattern, random, true, options_for(*context, columns, fusion));
       }
+  for (const test::NamedPattern& named : test::hostile_squares(500))
+    for (const LuWorkColumns columns : kColumns) {
+      INFO(named.name << ", complex, columns " << static_cast<int>(columns));
+      const LuRightLookingOptions options =
+          options_for(*context, columns, LuStageFusion::automatic);
+      check<C128>(*context, named.pattern, random, true, options);
+      check<C64>(*context, named.pattern, random, false, options);
+    }
 }
 
 TEST_CASE("lu strategies: a small dense tail", "[sanitize]") {
@@ -231,6 +245,8 @@ TEST_CASE("lu strategies: a small dense tail", "[sanitize]") {
   for (const uint32_t columns : {70u, 200u}) {
     options.tail_columns = columns;
     check<double>(*context, test::random_square(random, 200, 4), random, true, options);
+    check<C128>(*context, test::random_square(random, 200, 4), random, true, options);
+    check<C64>(*context, test::random_square(random, 200, 4), random, false, options);
   }
 }
 
@@ -249,11 +265,14 @@ TEST_CASE("lu strategies: dense tails") {
     options.tail_columns = columns;
     check<double>(*context, pattern, random, true, options);
     check<float>(*context, pattern, random, false, options);
+    check<C128>(*context, pattern, random, false, options);
+    check<C64>(*context, pattern, random, true, options);
   }
   options.tail_columns = 50;
   for (const test::NamedPattern& named : test::hostile_squares(300)) {
     INFO(named.name);
     check<double>(*context, named.pattern, random, false, options);
+    check<C128>(*context, named.pattern, random, true, options);
   }
 }
 
@@ -271,12 +290,14 @@ TEST_CASE("lu strategies: grids and random patterns, with and without atomics") 
       check<double>(*context, test::random_grid(random, 60, 50, 0.2), random, true, options);
       check<double>(*context, test::random_square(random, 1500, 3), random, false, options);
       check<float>(*context, test::random_square(random, 400, 3), random, true, options);
+      check<C128>(*context, test::random_grid(random, 40, 30, 0.2), random, false, options);
+      check<C64>(*context, test::random_square(random, 600, 3), random, true, options);
     }
 }
 
 TEST_CASE("lu strategies: captured, replayed with new values") {
   const cuda::Context* context = gpu();
-  if (context == nullptr || image(*context) == nullptr)
+  if (context == nullptr || image<double>(*context) == nullptr)
     return;
   Random random(3);
   const Pattern pattern = test::random_grid(random, 20, 20, 0.2);
@@ -312,12 +333,13 @@ TEST_CASE("lu strategies: real matrices") {
     return;
   }
   const cuda::Context* context = gpu();
-  if (context == nullptr || image(*context) == nullptr)
+  if (context == nullptr || image<double>(*context) == nullptr)
     return;
   TaskPool pool;
   std::vector<std::string> refused;
   const std::unique_ptr<Assembler> assembler = find_assembler({}, refused);
-  for (const char* const name : {"add32", "memplus", "west0479", "pf_ACTIVSg2000_it0", "orsreg_1"})
+  for (const char* const name :
+       {"add32", "memplus", "west0479", "pf_ACTIVSg2000_it0", "orsreg_1", "young1c"})
     for (const LuStrategy strategy :
          {LuStrategy::right_looking, LuStrategy::compressed_columns, LuStrategy::emitted}) {
       INFO(name << ", " << name_of(strategy));
@@ -334,6 +356,8 @@ TEST_CASE("lu strategies: real matrices") {
       };
       LuVectors ones;
       ones.real.assign(a.pattern.rows, 1);
+      if (!a.imaginary.empty())
+        ones.imaginary.assign(a.pattern.rows, 0);
       LuSolver solver(a, options);
       LuSystemReport report;
       solver.solve(a, multiply(a, ones, false), report);

@@ -72,6 +72,7 @@ using std::fabs;
 using std::fma;
 using std::max;
 using std::min;
+using std::sqrt;
 
 inline void __syncthreads() {
   test::cuda_on_host::sync_block();

@@ -4,7 +4,6 @@
 #include "compiler/lower/lu_emitted.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 namespace sparsertc::test {
@@ -12,29 +11,11 @@ namespace {
 
 constexpr uint32_t kLanes = 32;
 
-/// x y and x y + z with the kernels' roundings.
-template <class T>
-T product(T x, T y) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), x.real() * y.real()),
-            std::fma(x.imag(), y.real(), x.real() * y.imag())};
-  else
-    return x * y;
-}
-template <class T>
-T fused(T x, T y, T z) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), std::fma(x.real(), y.real(), z.real())),
-            std::fma(x.imag(), y.real(), std::fma(x.real(), y.imag(), z.imag()))};
-  else
-    return std::fma(x, y, z);
-}
-
 template <class T>
 void factor_column(const LuTables& t, uint32_t j, std::vector<T>& v) {
   for (uint64_t right = t.column_offset[j]; right < t.diagonal[j]; ++right) {
     const uint32_t k = t.row_index[right];
-    const T minus = -product(v[right], v[t.diagonal[k]]);
+    const T minus = -rounded_product(v[right], v[t.diagonal[k]]);
     uint64_t slot = right;
     for (uint64_t left = t.diagonal[k] + 1; left < t.column_offset[k + 1]; ++left) {
       while (t.row_index[slot] != t.row_index[left])
@@ -52,7 +33,8 @@ T gathered(const LuEmitted& plan, const LuEmittedTask& task, bool is_long,
   for (uint32_t p = 0; p < task.count; ++p) {
     const uint32_t place = task.first + p;
     T& sum = lane[is_long ? p % kLanes : 0];
-    sum = fused(v[plan.left[place]], product(v[plan.right[place]], v[plan.pivot[place]]), sum);
+    sum = fused(v[plan.left[place]], rounded_product(v[plan.right[place]], v[plan.pivot[place]]),
+                sum);
   }
   if (!is_long)
     return lane[0];

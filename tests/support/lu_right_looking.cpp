@@ -3,12 +3,11 @@
 #include "compiler/inspect/lu_levels.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace sparsertc::test {
 
 template <class T>
-std::vector<T> factor_by_levels(const LuTables& t, const std::vector<double>& values,
+std::vector<T> factor_by_levels(const LuTables& t, const std::vector<lu::Wide<T>>& values,
                                 uint32_t tail_columns) {
   std::vector<T> v = placed<T>(t, values);
   LuLevels levels = factor_levels(t, LevelRule::right_looking);
@@ -16,22 +15,27 @@ std::vector<T> factor_by_levels(const LuTables& t, const std::vector<double>& va
                                           [&](uint32_t j) { return j < t.size - tail_columns; });
   std::sort(tail, levels.member.end());
   for (const uint32_t j : levels.member) {
-    v[t.diagonal[j]] = 1 / v[t.diagonal[j]];
+    v[t.diagonal[j]] = lu::reciprocal(v[t.diagonal[j]]);
     for (uint64_t p = t.row_diagonal[j] + 1; p < t.row_offset[j + 1]; ++p) {
-      const T factor = v[t.row_slot[p]] * v[t.diagonal[j]];
+      const T factor = rounded_product(v[t.row_slot[p]], v[t.diagonal[j]]);
       uint64_t slot = t.row_slot[p];
       for (uint64_t q = t.diagonal[j] + 1; q < t.column_offset[j + 1]; ++q) {
         while (t.row_index[slot] != t.row_index[q])
           ++slot;
-        v[slot] = std::fma(-v[q], factor, v[slot]);
+        v[slot] = fused(-v[q], factor, v[slot]);
       }
     }
   }
   return v;
 }
 
-template std::vector<float> factor_by_levels(const LuTables&, const std::vector<double>&, uint32_t);
-template std::vector<double> factor_by_levels(const LuTables&, const std::vector<double>&,
-                                              uint32_t);
+#define SPARSERTC_INSTANTIATE(T)                                                                   \
+  template std::vector<T> factor_by_levels(const LuTables&, const std::vector<lu::Wide<T>>&,       \
+                                           uint32_t);
+SPARSERTC_INSTANTIATE(float)
+SPARSERTC_INSTANTIATE(double)
+SPARSERTC_INSTANTIATE(std::complex<float>)
+SPARSERTC_INSTANTIATE(std::complex<double>)
+#undef SPARSERTC_INSTANTIATE
 
 } // namespace sparsertc::test

@@ -15,9 +15,10 @@
 namespace sparsertc::test {
 
 /// The kernels' sums on the CPU: levels ascending, columns of a level ascending, and at the end the
-/// columns of the dense tail, ascending; each product with one rounding. No pivot is replaced.
+/// columns of the dense tail, ascending; each product with
+/// one rounding, of each part of a complex number two. No pivot is replaced.
 template <class T>
-std::vector<T> factor_by_levels(const LuTables& tables, const std::vector<double>& values,
+std::vector<T> factor_by_levels(const LuTables& tables, const std::vector<lu::Wide<T>>& values,
                                 uint32_t tail_columns = 0);
 
 /// Factors of type T.
@@ -35,8 +36,9 @@ private:
   RightLookingOnDevice(const cuda::Context& context, std::span<const uint8_t> image,
                        const LuTables& tables, LuRightLooking plan)
       : StrategyOnDevice<T>(context, tables,
-                            std::make_unique<lu::GpuRightLooking>(context, image, tables, plan,
-                                                                  std::is_same_v<T, float>)),
+                            std::make_unique<lu::GpuRightLooking>(
+                                context, image, tables, plan, std::is_same_v<lu::Real<T>, float>,
+                                lu::ScalarTraits<T>::kComplex)),
         plan_(std::move(plan)) {}
 
   LuRightLooking plan_;

@@ -38,8 +38,10 @@ void run_lu_right_looking_on_host(cuda::FakeCudaDriver& driver) {
           all[name] = [kernel](const cuda::FakeCudaDriver::Launch& launch) { run(launch, kernel); };
         };
 #define ADD(part)                                                                                  \
+  add("sparsertc_lu_" #part "_f32", sparsertc_lu_##part##_f32);                                    \
   add("sparsertc_lu_" #part "_f64", sparsertc_lu_##part##_f64);                                    \
-  add("sparsertc_lu_" #part "_f32", sparsertc_lu_##part##_f32)
+  add("sparsertc_lu_" #part "_c64", sparsertc_lu_##part##_c64);                                    \
+  add("sparsertc_lu_" #part "_c128", sparsertc_lu_##part##_c128)
         ADD(right_begin);
         ADD(right_stages);
         ADD(tail_load);

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <optional>
 #include <set>
@@ -25,6 +26,9 @@ namespace {
 using Catch::Contains;
 using test::Random;
 using test::RightLookingOnDevice;
+
+using C64 = std::complex<float>;
+using C128 = std::complex<double>;
 
 struct Device {
   Device() {
@@ -111,7 +115,7 @@ void check(const Device& device, const Pattern& pattern, Random& random, bool sc
     check_plan(tables, factors.plan());
   lu::Factors<T> on_cpu(tables);
   for (int round = 0; round < 2; ++round) {
-    const std::vector<double> a = test::dominant_values(pattern, random);
+    const std::vector<lu::Wide<T>> a = test::dominant_values<lu::Wide<T>>(pattern, random);
     const double threshold = std::sqrt(double{lu::unit_roundoff<T>()});
     factors.refactor(a, threshold);
     const lu::FactorStatus expected = on_cpu.refactor_rounded(a);
@@ -156,6 +160,10 @@ TEST_CASE("right-looking: hostile shapes, every kind of columns and launches") {
                         << static_cast<int>(fusion));
         check<double>(device, named.pattern, random, false, options_with(columns, fusion));
         check<float>(device, named.pattern, random, true, options_with(columns, fusion));
+        if (fusion == LuStageFusion::automatic)
+          check<C128>(device, named.pattern, random, true, options_with(columns, fusion));
+        if (fusion == LuStageFusion::none)
+          check<C64>(device, named.pattern, random, false, options_with(columns, fusion));
       }
 }
 
@@ -167,6 +175,8 @@ TEST_CASE("right-looking: random patterns and grids") {
     check<double>(device, test::random_square(random, 150, 3), random, true, options);
     check<float>(device, test::random_square(random, 90, 2), random, false, options);
     check<double>(device, test::random_grid(random, 14, 13, 0.2), random, false, options);
+    check<C128>(device, test::random_square(random, 110, 3), random, false, options);
+    check<C64>(device, test::random_grid(random, 13, 12, 0.2), random, true, options);
   }
 }
 
@@ -180,6 +190,8 @@ TEST_CASE("right-looking: a dense tail of any size, as other columns and as all"
     options.tail_columns = columns;
     check<double>(device, grid, random, columns % 2 == 0, options);
     check<float>(device, test::random_square(random, 100, 4), random, true, options);
+    check<C128>(device, test::random_square(random, 100, 4), random, columns % 2 == 1, options);
+    check<C64>(device, grid, random, true, options);
   }
   for (const test::NamedPattern& named : test::hostile_squares(90))
     for (const std::optional<uint32_t>& columns :
@@ -187,6 +199,8 @@ TEST_CASE("right-looking: a dense tail of any size, as other columns and as all"
       INFO(named.name << ", tail " << (columns ? static_cast<int>(*columns) : -1));
       options.tail_columns = columns;
       check<double>(device, named.pattern, random, true, options);
+      if (columns)
+        check<C128>(device, named.pattern, random, false, options);
     }
 }
 
@@ -236,6 +250,7 @@ TEST_CASE("right-looking: updates large enough to be divided by rows") {
   for (const LuWorkColumns columns : kColumns) {
     LuRightLookingOptions options = options_with(columns, LuStageFusion::none);
     options.warps_of_multiprocessor = 64;
+    check<C64>(device, pattern, random, true, options);
     const LuRightLooking plan = make_right_looking(test::tables_in_order(pattern), options);
     CHECK(std::any_of(plan.update.begin(), plan.update.end(),
                       [](const LuUpdate& update) { return update.flags & kLuUpdateRows; }));
@@ -268,6 +283,7 @@ TEST_CASE("right-looking: atomics, only where they are asked for") {
     CHECK(std::any_of(plan.update.begin(), plan.update.end(), shared));
     check<double>(device, pattern, random, false, options);
     check<float>(device, pattern, random, true, options);
+    check<C128>(device, pattern, random, true, options);
   }
 }
 
@@ -297,6 +313,37 @@ TEST_CASE("right-looking: tiny pivots keep their sign, zeros and overflow are to
   CHECK(status.zero_column == INT64_MAX);
   factors.refactor({1, 1, 1, 1, 2}, kThreshold);
   CHECK(factors.status().nonfinite_column == INT64_MAX); // nothing is left
+}
+
+TEST_CASE("right-looking: tiny complex pivots keep their phase") {
+  const Device device;
+  const Pattern pattern = test::pattern_of(3, {{0, 0}, {1, 0}, {1, 1}, {2, 1}, {2, 2}});
+  const LuTables tables = test::tables_in_order(pattern);
+  constexpr double kThreshold = 1e-8;
+  for (const uint32_t columns : {0u, 3u}) {
+    INFO("tail of " << columns);
+    LuRightLookingOptions options = options_with(LuWorkColumns::automatic, LuStageFusion::none);
+    options.number_bytes = sizeof(C128);
+    options.tail_columns = columns;
+    RightLookingOnDevice<C128> factors(*device.context, test::lu_right_looking_image(), tables,
+                                       options);
+    // Magnitudes are sums of parts: the first column has 2.
+    factors.refactor({{3e-30, -4e-30}, {1, -1}, {1e-200, 1e-200}, {0, 1}, {0, 2}}, kThreshold);
+    const LuStatusRecord status = factors.status();
+    CHECK(status.perturbed == 2);
+    CHECK(status.perturbed_column == 0);
+    CHECK(std::bit_cast<double>(status.largest_input) == 2);
+    const std::vector<C128> v = factors.values();
+    const C128 first = C128(1) / v[tables.diagonal[0]], second = C128(1) / v[tables.diagonal[1]];
+    CHECK(std::abs(first - 2 * kThreshold * C128(0.6, -0.8)) <= 1e-15 * kThreshold);
+    CHECK(std::abs(second - kThreshold * std::sqrt(0.5) * C128(1, 1)) <= 1e-15 * kThreshold);
+    CHECK(v[tables.diagonal[2]] == C128(0, -0.5));
+    factors.refactor({{1, 0}, {1, 0}, {1, 0}, {1, std::numeric_limits<double>::infinity()}, {1, 0}},
+                     kThreshold);
+    CHECK(factors.status().nonfinite_column == 1);
+    factors.refactor({{0, 1}, {1, 0}, {0, 0}, {0, 0}, {1, 0}}, kThreshold);
+    CHECK(factors.status().zero_column == 1);
+  }
 }
 
 TEST_CASE("right-looking: pivots of a dense tail are looked at as all others") {
@@ -399,9 +446,9 @@ TEST_CASE("strategies: dataflow where its tables fit, else columns by levels, an
   CHECK(choose_lu_strategy(tables, request).right_looking.columns == LuWorkColumns::compressed);
 
   request.complex = true;
-  CHECK_THROWS_WITH(choose_lu_strategy(tables, request), Contains("real matrices"));
+  request.number_bytes = 16;
   request.strategy = LuStrategy::automatic;
-  CHECK_THROWS_WITH(choose_lu_strategy(tables, request), Contains("--device=cpu"));
+  CHECK(choose_lu_strategy(tables, request).strategy == LuStrategy::compressed_columns);
 }
 
 TEST_CASE("right-looking: small stages share a launch") {
@@ -462,8 +509,9 @@ TEST_CASE("right-looking: NVRTC takes the kernels") {
     WARN("SKIPPED: " << error.what());
     return;
   }
-  CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 80).empty());
-  CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 90).empty());
+  for (const char* const number : {"f32", "f64", "c64", "c128"})
+    CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 90, number).empty());
+  CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 80, "c128").empty());
 }
 
 } // namespace sparsertc
