@@ -37,7 +37,8 @@ struct BenchOptions {
   std::string conv;
   std::string columns;
   std::string type = "f32", precision = "full", nonfinite = "exact";
-  bool cold = false, regimes = false;
+  bool cold = false, regimes = false, libraries = false;
+  std::string resume;
   std::vector<std::string> shapes;
   std::vector<std::string> tiles;
   std::string candidates;
@@ -332,6 +333,13 @@ std::string to_csv(const std::vector<Row>& rows, unsigned threads) {
   return csv;
 }
 
+std::vector<BenchCase> shaped_cases(const BenchOptions& options) {
+  std::vector<BenchShape> shapes;
+  for (const std::string& shape : options.shapes)
+    shapes.push_back(parse_bench_shape(shape));
+  return random_cases(shapes, options.levels, options.seed);
+}
+
 std::vector<BenchCase> cases_of(const BenchOptions& options) {
   if (!options.set.empty() && !options.inputs.empty())
     throw UsageError("--set and IN exclude each other");
@@ -342,7 +350,14 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
     if (!options.conv.empty())
       throw UsageError("--set and --conv exclude each other",
                        "the list has the geometries in its column conv");
-    return listed_cases(options.set, convolutions, options.values);
+    std::vector<BenchCase> cases = listed_cases(options.set, convolutions, options.values);
+    if (!options.shapes.empty() && convolutions)
+      throw UsageError("--shapes are those of random matrices, which are no filters");
+    if (!options.shapes.empty()) {
+      const std::vector<BenchCase> others = shaped_cases(options);
+      cases.insert(cases.end(), others.begin(), others.end());
+    }
+    return cases;
   }
   if (!options.shapes.empty() && (convolutions || !options.inputs.empty()))
     throw UsageError("--shapes are those of random matrices, instead of IN");
@@ -350,10 +365,7 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
     if (convolutions)
       throw UsageError("--op=conv2d: the built-in matrices are no filters",
                        "name files and --conv, or a --set");
-    std::vector<BenchShape> shapes;
-    for (const std::string& shape : options.shapes)
-      shapes.push_back(parse_bench_shape(shape));
-    return random_cases(shapes, options.levels, options.seed);
+    return shaped_cases(options);
   }
   ProblemOptions problem;
   problem.op = options.op;
@@ -392,12 +404,17 @@ int bench_on_gpu(const BenchOptions& options) {
   gpu.trials = options.trials;
   gpu.plot = options.plot;
   if (options.regimes) {
-    if (gpu.convolutions || gpu.cold || !options.tiles.empty() || !options.candidates.empty() ||
+    if (gpu.convolutions || !options.tiles.empty() || !options.candidates.empty() ||
         !options.trials.empty())
-      throw UsageError("--regimes takes products of matrices and the compiler's own tiles, warm",
-                       "leave --op, --cold, --tile, --candidates and --trials out");
+      throw UsageError("--regimes takes products of matrices and the compiler's own tiles",
+                       "leave --op, --tile, --candidates and --trials out");
+    gpu.libraries = options.libraries;
+    gpu.resume = options.resume;
     return bench_regimes(gpu);
   }
+  if (options.libraries || !options.resume.empty())
+    throw UsageError("--libraries and --resume are for --regimes",
+                     "without it libraries take part where they are installed");
   return bench_gpu(gpu);
 }
 
@@ -416,8 +433,9 @@ int bench(const BenchOptions& options) {
   if (on_gpu)
     return bench_on_gpu(options);
   if (options.tiles.size() > 1 || !options.candidates.empty() || !options.plot.empty() ||
-      options.regimes)
-    throw UsageError("several --tile, --candidates, --plot and --regimes are for --device=gpu");
+      options.regimes || options.libraries || !options.resume.empty())
+    throw UsageError("several --tile, --candidates, --plot, --regimes, --libraries and --resume "
+                     "are for --device=gpu");
   if (options.total_seconds > 0)
     throw UsageError("--total is for --device=gpu", "leave it out");
   if (options.cold || options.type != "f32" || options.precision != "full" ||
@@ -473,7 +491,7 @@ Command add_bench_command(CLI::App& application) {
   parser
       ->add_option("--shapes", options->shapes,
                    "Without IN: shapes of the random matrices, MxKxN of A (M x K) and B (K x N), "
-                   "instead of the built-in ones")
+                   "instead of the built-in ones, or after those of --set")
       ->delimiter(',');
   parser->add_flag("--cold", options->cold,
                    "GPU: before each launch read more than the second-level cache holds");
@@ -512,7 +530,7 @@ Command add_bench_command(CLI::App& application) {
   parser
       ->add_option("--total", options->total_seconds,
                    "GPU: seconds that the whole run may take: budgets become shorter where they "
-                   "would take longer; 0: no limit")
+                   "would take longer, --regimes leaves cases for --resume; 0: no limit")
       ->capture_default_str();
   parser->add_option("--csv", options->csv, "Write the table as CSV, too");
   parser->add_option("--trials", options->trials,
@@ -522,7 +540,12 @@ Command add_bench_command(CLI::App& application) {
                      "GPU: write the speed-ups over sparsity as SVG, too; --regimes: the fastest "
                      "strategy over zeros and columns");
   parser->add_flag("--regimes", options->regimes,
-                   "GPU: each strategy with the compiler's own tile, beside its predicted time");
+                   "GPU: each strategy with the compiler's own tile, beside its predicted time; "
+                   "with --cold warm as well as cold");
+  parser->add_flag("--libraries", options->libraries,
+                   "--regimes: beside cuBLAS and cuSPARSE, with geometric means for each level");
+  parser->add_option("--resume", options->resume,
+                     "--regimes: a file of --csv whose cases are not measured again, if it exists");
   declare(*parser, options->report);
   declare(*parser, options->jobs);
   parser->footer("Examples:\n"

@@ -52,20 +52,6 @@ BenchCase file_case(const std::string& path, const std::string& name, const std:
           problem.conv};
 }
 
-/// The fields of a line of CSV; between quotation marks commas belong to the field.
-std::vector<std::string> split_at_commas(const std::string& line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (char c : line)
-    if (c == '"')
-      quoted = !quoted;
-    else if (c == ',' && !quoted)
-      fields.emplace_back();
-    else if (c != '\r')
-      fields.back() += c;
-  return fields;
-}
-
 /// What a field of a list asks for: a number of columns, or the words of --conv.
 ProblemOptions listed_problem(const std::string& field, bool convolutions, const Place& place) {
   ProblemOptions problem;
@@ -91,6 +77,19 @@ ProblemOptions listed_problem(const std::string& field, bool convolutions, const
 }
 
 } // namespace
+
+std::vector<std::string> split_at_commas(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (char c : line)
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      fields.emplace_back();
+    else if (c != '\r')
+      fields.back() += c;
+  return fields;
+}
 
 BenchShape parse_bench_shape(const std::string& text) {
   uint32_t sizes[3] = {};

@@ -44,4 +44,7 @@ std::vector<BenchCase> file_cases(const std::vector<std::string>& paths,
 std::vector<BenchCase> listed_cases(const std::string& list, bool convolutions,
                                     const std::string& values);
 
+/// The fields of a line of CSV; between quotation marks commas belong to the field.
+std::vector<std::string> split_at_commas(const std::string& line);
+
 } // namespace sparsertc

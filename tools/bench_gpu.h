@@ -31,6 +31,10 @@ struct GpuBenchOptions {
   bool json = false;
   std::string csv, plot;
   std::string trials; ///< where every candidate that was tried is written, as CSV
+  /// --regimes: beside cuBLAS and cuSPARSE; and a CSV of its own with cases that are not measured
+  /// again.
+  bool libraries = false;
+  std::string resume;
 };
 
 /// Returns 1 where a case failed or a result was wrong. NoGpuError without a GPU.

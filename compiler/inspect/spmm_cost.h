@@ -12,8 +12,10 @@
 //                 L2        136 bytes an entry and warp at 16.2 TB/s
 //   compressed  1.84 + what blocks stage of B at 13.3 TB/s + the stream at 4.5 TB/s + an element of
 //               B for each entry and column at 7.7 TB/s
-//   panels      3 + products of the steps, dense, of a wave's blocks at 0.42 of the peak, or A and
-//               B at 7 TB/s
+//   panels      3 + products of the steps, dense, of a wave's blocks at 0.42 of the peak (f32 in
+//               parts: six of them at 0.56), or A and B at 7 TB/s
+//   bitmap      2.5 + |stream at 4 TB/s, tiles of 16 x 16 in 14 clocks and 3 for each 8
+//               columns|_4 + B for each multiprocessor at 6 TB/s + 1 [clusters]
 //   dense       by a library: a + b K + 2 M N K / rate, of f32 6.9, 0.0013 and 52e6, tf32 4.9,
 //               0.0007 and 268e6, f16 and bf16 2.5, 0.0011 and 939e6; one column: 2.5 + A at 6
 //               TB/s. Our own kernel is taken to need twice as long.
@@ -30,7 +32,7 @@
 namespace sparsertc {
 
 /// Microseconds; nothing where there is no model: code for a CPU, f64, a dynamic N, convolutions,
-/// clusters and staging in unrolled code, panels of f32 in parts, bitmaps.
+/// clusters (but of bitmaps), staging.
 std::optional<double> predicted_us(const Pattern& pattern, const SpmmSchedule& schedule);
 
 /// One strategy with the tile that the compiler would take.

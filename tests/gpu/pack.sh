@@ -12,6 +12,7 @@
 #
 # There: bash FOLDER/run.sh tests, bash FOLDER/bench.sh times beside cuBLAS and cuSPARSE,
 # bash FOLDER/bench_decode.sh products of few columns, cold,
+# bash FOLDER/bench_tables.sh every strategy by level of zeros,
 # bash FOLDER/bench_conv.sh convolutions beside cuDNN (through PyTorch, where that is there),
 # bash FOLDER/bench_lu.sh beside KLU, where its library is on this machine (it is carried along),
 # bash FOLDER/bench_lu_symbolic.sh patterns and levels beside the CPU's methods.
@@ -73,7 +74,7 @@ for library in libklu.so.1 libbtf.so.1 libcolamd.so.2 libamd.so.2 libsuitesparse
 done
 if [[ -n "$data" ]]; then
   mkdir "$stage/data"
-  cp -r "$data/dlmc" "$data/weights" "$data/lu" "$data/power" "$stage/data/"
+  cp -r "$data/dlmc" "$data/dlmc.csv" "$data/weights" "$data/lu" "$data/power" "$stage/data/"
   python3 "$root/tests/performance/gpu_set.py" "$data" >"$stage/gpu_set.csv"
   python3 "$root/tests/performance/gpu_conv_set.py" "$data" >"$stage/gpu_conv_set.csv"
 else
@@ -81,7 +82,7 @@ else
 fi
 
 mkdir -p "$folder"
-for file in run.sh bench.sh bench_decode.sh bench_conv.sh bench_conv.py bench_lu.sh bench_lu_symbolic.sh; do
+for file in run.sh bench.sh bench_decode.sh bench_tables.sh bench_conv.sh bench_conv.py bench_lu.sh bench_lu_symbolic.sh; do
   cp "$root/tests/gpu/$file" "$folder/"
 done
 # LLVM is in both programs: one behind the other, in one window, with addresses that do not depend on
