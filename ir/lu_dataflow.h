@@ -18,7 +18,8 @@
 //
 // Where most products of an entry of L'+U should be there long before the last ones, they are a
 // task of their own, a *partial sum*: b(i,j) less these products, from which the entry's task
-// starts.
+// starts. An entry of B off the diagonal from which no products are taken is *given*: it has no
+// task.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,15 @@ struct LuDataflow {
   uint32_t streams() const { return static_cast<uint32_t>(stream_offset.size() - 1); }
   uint32_t packets() const { return stream_offset.back(); }
 };
+
+/// By slot of a factorization, whether it is given: no task computes it.
+inline std::vector<bool> given_slots(const LuDataflow& flow, uint64_t slots) {
+  std::vector<bool> given(slots, true);
+  for (uint64_t at = 0; at < flow.task.size(); at += flow.task_words)
+    if (flow.task[at] < slots)
+      given[flow.task[at]] = false;
+  return given;
+}
 
 /// Places in the vector of a solve: the permuted and scaled right-hand side from 0, z from n, x
 /// from 2n. The task whose result is at place p starts from the number at place p - n.

@@ -82,13 +82,19 @@ LuFlowTasks split_gather(const LuTables& tables, const LuGather& gather,
   flow.published.assign(tables.nnz(), 0);
   flow.latest.assign(tables.nnz(), kNoWord);
   flow.tasks.reserve(tables.nnz());
-  std::vector<bool> is_pivot(tables.nnz(), false);
-  for (const uint64_t slot : tables.diagonal)
+  std::vector<bool> is_pivot(tables.nnz(), false), may_be_given(tables.nnz(), false);
+  for (const uint64_t slot : tables.input_slot)
+    may_be_given[slot] = true;
+  for (const uint64_t slot : tables.diagonal) {
     is_pivot[slot] = true;
+    may_be_given[slot] = false;
+  }
 
   std::vector<uint64_t> times;
   for (uint64_t id = 0; id < gather.tasks(); ++id) {
     const uint64_t slot = gather.task_slot[id];
+    if (may_be_given[slot] && gather.pair_offset[id] == gather.pair_offset[id + 1])
+      continue;
     times.clear();
     for (uint64_t pair = gather.pair_offset[id]; pair < gather.pair_offset[id + 1]; ++pair) {
       times.push_back(arrival(gather, flow.published, pair));

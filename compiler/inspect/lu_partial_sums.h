@@ -35,7 +35,7 @@ struct LuFlowTask {
 inline constexpr uint32_t kNoPartialSum = UINT32_MAX;
 
 struct LuFlowTasks {
-  /// In an order in which they may be begun.
+  /// In an order in which they may be begun. Given entries have none.
   std::vector<LuFlowTask> tasks;
   uint32_t partial_sums = 0;
   /// By slot, when the entry should be there, and which other one it needs is there last (kNoWord

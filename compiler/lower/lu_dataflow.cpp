@@ -239,6 +239,7 @@ public:
     values_ = number_pointer("values");
     initial_ = number_pointer("initial");
     column_max_ = pointer("column_max", Scalar::i64);
+    given_max_ = pointer("given_max", Scalar::i64);
     quotient_ = pointer("quotient", Scalar::f64);
     status_ = pointer("status", Scalar::i64);
     threshold_ = number("threshold", options_.type);
@@ -257,6 +258,7 @@ private:
   void prepare_task(const Packet& packet, Reg has_task) override {
     start_ = zero_pieces();
     column_largest_ = b_.constant(Scalar::i64, Operand::integer(0));
+    given_largest_ = b_.constant(Scalar::i64, Operand::integer(0));
     const Operand nothing = Operand::integer(0);
     const auto of_task = [&](Reg condition) {
       return b_.value(Opcode::bit_and, Scalar::pred, {condition, has_task});
@@ -278,6 +280,7 @@ private:
     b_.end();
     b_.if_begin(is_pivot_);
     b_.load(element(column_max_, column_, sizeof(int64_t)), 0, 1, Cache::normal, column_largest_);
+    b_.load(element(given_max_, column_, sizeof(int64_t)), 0, 1, Cache::normal, given_largest_);
     b_.end();
     value_ = zero();
     result_ = zero();
@@ -332,8 +335,7 @@ private:
   void take_notes(const Packet&) override {
     const Reg size = magnitude(value_);
     b_.if_begin(b_.value(Opcode::bit_not, Scalar::pred, {is_sum_}));
-    const Reg larger = b_.compare(Comparison::gt, type_, size, largest_);
-    b_.select(type_, larger, size, largest_, largest_);
+    note_largest(size);
     b_.end();
     const Reg bad =
         b_.value(Opcode::bit_or, Scalar::pred, {is_not_finite(value_), is_not_finite(result_)});
@@ -345,10 +347,23 @@ private:
     b_.end();
   }
 
+  void note_largest(Reg size) {
+    const Reg larger = b_.compare(Comparison::gt, type_, size, largest_);
+    b_.select(type_, larger, size, largest_, largest_);
+  }
+
+  /// Also of the column's given entries, which have no task.
   void note_pivot(Reg size) {
     const Reg column_largest = b_.bitcast(Scalar::f64, column_largest_);
-    b_.store(element(column_max_, column_, sizeof(int64_t)), 0,
-             b_.constant(Scalar::i64, Operand::integer(0)));
+    const Reg nothing = b_.constant(Scalar::i64, Operand::integer(0));
+    b_.store(element(column_max_, column_, sizeof(int64_t)), 0, nothing);
+    b_.store(element(given_max_, column_, sizeof(int64_t)), 0, nothing);
+    note_largest(from_f64(b_.bitcast(Scalar::f64, given_largest_)));
+    constexpr int64_t kInfinity = 0x7FF0'0000'0000'0000;
+    b_.if_begin(b_.compare(Comparison::ge, Scalar::i64, given_largest_,
+                           b_.constant(Scalar::i64, Operand::integer(kInfinity))));
+    note_column(offsetof(LuStatusRecord, nonfinite_column), column_);
+    b_.end();
     b_.store(element(quotient_, column_, sizeof(double)), 0,
              b_.value(Opcode::div, Scalar::f64, {to_f64(size), column_largest}));
     b_.value(Opcode::max, Scalar::i64, {largest_input_, column_largest_}, largest_input_);
@@ -392,9 +407,9 @@ private:
     return largest;
   }
 
-  Reg values_, initial_, column_max_, quotient_, status_, threshold_;
+  Reg values_, initial_, column_max_, given_max_, quotient_, status_, threshold_;
   Reg largest_, largest_input_;
-  Reg start_, start_place_, column_largest_, is_pivot_, is_sum_, column_, least_;
+  Reg start_, start_place_, column_largest_, given_largest_, is_pivot_, is_sum_, column_, least_;
   LuNumber value_, result_;
   std::array<Reg, 3 * kProducts> operand_, place_;
 };

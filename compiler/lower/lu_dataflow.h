@@ -43,19 +43,22 @@ inline constexpr uint32_t kLuInputThreads = 256;
 /// Four kernels, and two more where block_rows is not 0; T and V being the types of
 /// LuKernelOptions, R the parts of T:
 ///
-///   sparsertc_lu_input(A: V, source: i32, slot: i32, column: i32, scale: f64, initial: T,
-///                      values: T, column_max: i64, status: i64, entries: i32, places: i32)
+///   sparsertc_lu_input(A: V, source: i32, slot: i32, second: i32, column: i32, scale: f64,
+///                      initial: T, values: T, kept: i32, column_max: i64, given_max: i64,
+///                      status: i64, entries: i32, places: i32)
 ///     a thread for each entry of A and each place: initial[slot] = scale * A[source], rounded to
-///     T; column_max[column] the bits of the largest magnitude (|re| + |im| where complex), as f64;
-///     so many places of values not ready; the status (LuStatusRecord) as at the beginning.
-///     column_max must be 0 before.
+///     T, or where slot is negative values[~slot] and values[second]: those are given;
+///     column_max[column] the bits of the largest magnitude (|re| + |im| where complex), as f64,
+///     given_max[column] that of the given ones; so many places of values not ready, but not those
+///     whose bit in kept is set; the status (LuStatusRecord) as at the beginning. column_max and
+///     given_max must be 0 before.
 ///
 ///   sparsertc_lu_factor(stream: i32, group: i32, task: i32, operands: i32, values: T, initial: T,
-///                       column_max: i64, quotient: f64, status: i64, threshold: R)
+///                       column_max: i64, given_max: i64, quotient: f64, status: i64, threshold: R)
 ///     the tables are those of ir/lu_dataflow.h with places instead of slots (place_factor), group
 ///     and gate of a packet side by side: values of L'+U, each in two places, and partial sums;
 ///     quotient[j] = |pivot j before it was replaced| / largest of column j of B;
-///     column_max is 0 again.
+///     column_max and given_max are 0 again.
 ///
 ///   sparsertc_lu_solve_input(b: V, order: i32, scale: f64, work: T, n: i32, active: i32,
 ///                            conditional: i32)

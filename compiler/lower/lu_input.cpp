@@ -25,14 +25,24 @@ public:
 
   void write() {
     const Reg a = given_pointer("A"), source = pointer("source", Scalar::i32),
-              slot = pointer("slot", Scalar::i32), column = pointer("column", Scalar::i32),
-              scale = pointer("scale", Scalar::f64), initial = number_pointer("initial"),
-              values = number_pointer("values"), column_max = pointer("column_max", Scalar::i64),
+              slot = pointer("slot", Scalar::i32), second = pointer("second", Scalar::i32),
+              column = pointer("column", Scalar::i32), scale = pointer("scale", Scalar::f64),
+              initial = number_pointer("initial"), values = number_pointer("values"),
+              kept = pointer("kept", Scalar::i32), column_max = pointer("column_max", Scalar::i64),
+              given_max = pointer("given_max", Scalar::i64),
               status = pointer("status", Scalar::i64), entries = number("entries"),
-              slots = number("slots");
+              places = number("places");
+    const Operand zero = Operand::integer(0);
     const Reg t = thread_number(kLuInputThreads);
-    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, slots));
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, places));
+    const Reg word = b_.value(Opcode::shr, Scalar::i32, {t, Operand::integer(5)});
+    const Reg bits = b_.load(element(kept, word, kWord), 0, 1, Cache::readonly);
+    const Reg one = b_.constant(Scalar::i32, Operand::integer(1));
+    const Reg bit = b_.value(Opcode::shl, Scalar::i32, {one, b_.special(Special::lane)});
+    const Reg own = b_.value(Opcode::bit_and, Scalar::i32, {bits, bit});
+    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, own, zero));
     store_not_ready(element(values, t, bytes_));
+    b_.end();
     b_.end();
 
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
@@ -42,12 +52,21 @@ public:
     const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
     const Reg factor = read(scale, sizeof(double));
     const LuNumber value = load_scaled(element(a, from, given_bytes()), factor, Cache::readonly);
+    const Reg size = ordered_bits(magnitude(value));
+    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, size);
+    b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, to, zero));
     store_number(element(initial, to, bytes_), value);
-    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0,
-              ordered_bits(magnitude(value)));
+    b_.end();
+    b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, to, zero));
+    const Reg first = b_.value(Opcode::bit_xor, Scalar::i32, {to, Operand::integer(-1)});
+    const LuNumber given = canonical(value);
+    store_number(element(values, first, bytes_), given);
+    store_number(element(values, read(second, kWord), bytes_), given);
+    b_.atomic(Atomic::max, element(given_max, j, sizeof(int64_t)), 0, size);
+    b_.end();
     b_.end();
 
-    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, Operand::integer(0)));
+    b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, t, zero));
     const LuStatusRecord fresh;
     const auto set = [&](size_t offset, int64_t number) {
       b_.store(status, static_cast<int64_t>(offset),

@@ -62,18 +62,8 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
                   });
   }
   const cuda::Stream stream(context);
-  std::vector<uint32_t> column;
-  for (uint32_t j = 0; j < tables.size; ++j)
-    column.insert(column.end(), tables.input_offset[j + 1] - tables.input_offset[j], j);
-  const std::vector<uint32_t> source = narrowed(tables.input_source);
-  const std::vector<uint32_t> slot = narrowed(tables.input_slot);
-  const std::vector<double> scale = or_ones(tables.input_scale, tables.input_nnz);
   const std::vector<double> row_scale = or_ones(tables.row_scale, tables.size);
   const std::vector<double> column_scale = or_ones(tables.column_scale, tables.size);
-  source_ = upload(bytes_of(source), stream);
-  slot_ = upload(bytes_of(slot), stream);
-  column_ = upload(bytes_of(column), stream);
-  scale_ = upload(bytes_of(scale), stream);
   row_order_ = upload(bytes_of(tables.row_order), stream);
   column_order_ = upload(bytes_of(tables.column_order), stream);
   row_scale_ = upload(bytes_of(row_scale), stream);
@@ -84,6 +74,7 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
   } else {
     places_ = make_gpu_places(tables, code.factor_bytes);
   }
+  upload_input(places_ ? &flows.factor : nullptr, stream);
   const std::vector<uint32_t> diagonal = in_places(narrowed(tables.diagonal));
   diagonal_ = upload(bytes_of(diagonal), stream);
   if (places_)
@@ -92,6 +83,35 @@ GpuPlan::GpuPlan(const cuda::Context& context, const GpuCode& code, const LuTabl
   if (flows.transposed)
     transposed_flow_ = upload(*flows.transposed, stream);
   stream.synchronize("copying the tables of a factorization to the GPU");
+}
+
+void GpuPlan::upload_input(const LuDataflow* factor, const cuda::Stream& stream) {
+  std::vector<uint32_t> column;
+  for (uint32_t j = 0; j < tables_.size; ++j)
+    column.insert(column.end(), tables_.input_offset[j + 1] - tables_.input_offset[j], j);
+  const std::vector<uint32_t> source = narrowed(tables_.input_source);
+  const std::vector<double> scale = or_ones(tables_.input_scale, tables_.input_nnz);
+  std::vector<uint32_t> slot = narrowed(tables_.input_slot), second(slot.size(), kNoWord);
+  const uint64_t places =
+      (places_ ? places_->end : tables_.nnz()) + (factor != nullptr ? factor->partial_sums : 0);
+  std::vector<uint32_t> kept((places + 31) / 32, 0);
+  if (factor != nullptr) {
+    const std::vector<bool> given = given_slots(*factor, tables_.nnz());
+    for (size_t entry = 0; entry < slot.size(); ++entry)
+      if (const uint32_t to = slot[entry]; given[to]) {
+        slot[entry] = ~places_->by_column[to];
+        second[entry] = places_->by_row[to];
+        for (const uint32_t place : {places_->by_column[to], places_->by_row[to]})
+          kept[place / 32] |= 1u << place % 32;
+      }
+  }
+  source_ = upload(bytes_of(source), stream);
+  slot_ = upload(bytes_of(slot), stream);
+  second_ = upload(bytes_of(second), stream);
+  column_ = upload(bytes_of(column), stream);
+  scale_ = upload(bytes_of(scale), stream);
+  kept_ = upload(bytes_of(kept), stream);
+  stream.synchronize("copying the tables of a factorization's input to the GPU");
 }
 
 GpuPlan::Table GpuPlan::upload(std::span<const uint8_t> bytes, const cuda::Stream& stream) {
@@ -195,11 +215,14 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
   const uint64_t input[] = {values,
                             source_->address(),
                             slot_->address(),
+                            second_->address(),
                             column_->address(),
                             scale_->address(),
                             workspace.initial_.address(),
                             workspace.values_.address(),
+                            kept_->address(),
                             workspace.column_max_.address(),
+                            workspace.given_max_.address(),
                             workspace.status_.address(),
                             entries,
                             value_places()};
@@ -221,11 +244,17 @@ void GpuPlan::refactor(const GpuWorkspace& workspace, cuda::DeviceAddress values
   }
   const uint64_t threshold_bits = wide ? std::bit_cast<uint64_t>(threshold)
                                        : std::bit_cast<uint32_t>(static_cast<float>(threshold));
-  const uint64_t factor[] = {factor_flow_.stream->address(),  factor_flow_.group->address(),
-                             factor_flow_.task->address(),    factor_flow_.operands->address(),
-                             workspace.values_.address(),     workspace.initial_.address(),
-                             workspace.column_max_.address(), workspace.quotient_.address(),
-                             workspace.status_.address(),     threshold_bits};
+  const uint64_t factor[] = {factor_flow_.stream->address(),
+                             factor_flow_.group->address(),
+                             factor_flow_.task->address(),
+                             factor_flow_.operands->address(),
+                             workspace.values_.address(),
+                             workspace.initial_.address(),
+                             workspace.column_max_.address(),
+                             workspace.given_max_.address(),
+                             workspace.quotient_.address(),
+                             workspace.status_.address(),
+                             threshold_bits};
   launch(factor_, factor_flow_.blocks, 1, code_.dataflow_threads, true, factor, stream);
 }
 
@@ -367,6 +396,7 @@ GpuWorkspace::GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::Devi
     : right_sides_(right_sides), values_(memory.take(plan.value_places() * plan.factor_bytes())),
       initial_(memory.take(plan.tables().nnz() * plan.factor_bytes())),
       column_max_(memory.take(uint64_t{plan.tables().size} * sizeof(int64_t))),
+      given_max_(memory.take(uint64_t{plan.tables().size} * sizeof(int64_t))),
       quotient_(memory.take(uint64_t{plan.tables().size} * sizeof(double))),
       status_(memory.take(sizeof(LuStatusRecord))),
       numbers_(memory.take(plan.block_numbers() * plan.factor_bytes())),
@@ -404,6 +434,7 @@ void GpuWorkspace::initialize(const cuda::Stream& stream) const {
   // kernels leave both as they must be for the next run.
   initial_.fill(0, stream);
   column_max_.fill(0, stream);
+  given_max_.fill(0, stream);
   status_.fill(0xFF, stream); // nothing is factorized yet
 }
 

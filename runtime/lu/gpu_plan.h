@@ -128,6 +128,8 @@ private:
 
   Table upload(std::span<const uint8_t> bytes, const cuda::Stream& stream);
   Flow upload(const LuDataflow& flow, const cuda::Stream& stream);
+  /// Of the input kernel: where entries go; `factor` is null for another strategy.
+  void upload_input(const LuDataflow* factor, const cuda::Stream& stream);
   /// The places of the values of slots; other words stay.
   std::vector<uint32_t> in_places(std::vector<uint32_t> slots) const;
   Block upload(const LuBlockSolve& solve, const cuda::Stream& stream);
@@ -152,7 +154,7 @@ private:
   const LuTables& tables_;
   cuda::Module module_;
   cuda::Kernel input_, factor_, solve_input_, solve_, block_input_, block_solve_;
-  Table source_, slot_, column_, scale_;
+  Table source_, slot_, second_, column_, scale_, kept_; ///< of the input kernel
   Table row_order_, column_order_, row_scale_, column_scale_, diagonal_;
   Flow factor_flow_;
   std::shared_ptr<const GpuFactorStrategy> strategy_;
@@ -193,7 +195,8 @@ private:
   GpuWorkspace(const GpuPlan& plan, uint32_t right_sides, cuda::DeviceMemory memory);
 
   uint32_t right_sides_;
-  cuda::DeviceBuffer values_, initial_, column_max_, quotient_, status_, numbers_, scratch_, work_;
+  cuda::DeviceBuffer values_, initial_, column_max_, given_max_, quotient_, status_, numbers_,
+      scratch_, work_;
   uint64_t bytes_;
 };
 

@@ -164,8 +164,7 @@ void check_packets(const Checker& check, const LuDataflow& flow, uint32_t operan
 
 /// What the words of a table of packets mean.
 struct FlowMeaning {
-  uint64_t numbers = 0;      ///< that can be waited for
-  uint64_t given = 0;        ///< of these, the first are there at the beginning
+  std::vector<bool> given;   ///< by number that can be waited for, whether it is always there
   uint32_t first_waited = 0; ///< the operand words from this one on are waited for
   /// Waits also for the number this far before its result; 0: for none.
   uint64_t base = 0;
@@ -179,11 +178,9 @@ struct FlowMeaning {
 class Player {
 public:
   Player(const Checker& check, const LuDataflow& flow, const FlowMeaning& meaning)
-      : check_(check), flow_(flow), meaning_(meaning), done_(meaning.numbers, false),
-        waiting_(meaning.numbers, kNoWord), next_waiting_(flow.streams(), kNoWord),
-        head_(flow.streams()), operand_(flow.streams(), 0) {
-    std::fill(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(meaning.given), true);
-  }
+      : check_(check), flow_(flow), meaning_(meaning), done_(meaning.given),
+        waiting_(done_.size(), kNoWord), next_waiting_(flow.streams(), kNoWord),
+        head_(flow.streams()), operand_(flow.streams(), 0) {}
 
   void play() {
     for (uint32_t s = 0; s < flow_.streams(); ++s) {
@@ -292,7 +289,8 @@ void check_solve_flow(const Checker& check, const LuDataflow& flow, const LuTabl
     check.expect(flow.task[at + 1] == (place < 2 * n ? kNoWord : order[i]), "task");
     check.expect(flow.task[at + 2] == t.diagonal[i], "task");
   }
-  const FlowMeaning meaning{vector, n, 1, n};
+  FlowMeaning meaning{std::vector<bool>(vector, false), 1, n};
+  std::fill_n(meaning.given.begin(), n, true);
   Player(check, flow, meaning).play();
 }
 
@@ -418,8 +416,17 @@ void check_factor_flow(const LuDataflow& flow, const LuTables& t, uint32_t warps
                                            slot_of_sum[task[2] - t.nnz()] == task[0]),
                    "task");
     }
+  // What has no task is an entry of B, and no pivot.
+  std::vector<bool> may_be_given(t.nnz(), false);
+  for (const uint64_t slot : t.input_slot)
+    may_be_given[slot] = true;
+  for (const uint64_t slot : t.diagonal)
+    may_be_given[slot] = false;
   FlowMeaning meaning;
-  meaning.numbers = places;
+  meaning.given = given_slots(flow, t.nnz());
+  for (uint64_t slot = 0; slot < t.nnz(); ++slot)
+    check.expect(!meaning.given[slot] || may_be_given[slot], "a task is missing");
+  meaning.given.resize(places, false);
   meaning.base_word = 2;
   Player(check, flow, meaning).play();
 }

@@ -56,7 +56,7 @@ struct LuBatchKernels {
 /// Instances of a block.
 inline constexpr uint32_t kLuBatchInstances = 32;
 /// Of the manifest's kernels; grows when their parameters change, so that no others are launched.
-inline constexpr uint32_t kLuKernelInterface = 1;
+inline constexpr uint32_t kLuKernelInterface = 2;
 
 struct LuManifest {
   std::string sparsertc; ///< version of the compiler

@@ -95,7 +95,11 @@ std::vector<T> factor_in_order(const LuTables& t, const LuDataflow& flow,
       initial[t.input_slot[p]] =
           scaled<T>(values[t.input_source[p]], t.input_scale.empty() ? 1.0 : t.input_scale[p]);
   std::vector<T> v(t.nnz() + flow.partial_sums, T(0));
-  std::vector<bool> is_there(v.size(), false);
+  std::vector<bool> is_there = given_slots(flow, t.nnz());
+  for (uint64_t slot = 0; slot < t.nnz(); ++slot)
+    if (is_there[slot])
+      v[slot] = initial[slot];
+  is_there.resize(v.size(), false);
   std::vector<std::vector<T>> sums(flow.streams(), std::vector<T>(kLanes, T(0)));
   const auto operand = [&](uint64_t packet, uint32_t word, uint32_t lane, uint32_t product) {
     return flow.operands[((packet * 3 + word) * kLanes + lane) * kProducts + product];

@@ -134,9 +134,12 @@ TEST_CASE("lu dataflow: every task once, with its products, and never stuck") {
       const LuGather gather = *make_lu_gather(tables, uint64_t{1} << 30);
       const LuDataflow factor = make_factor_dataflow(tables, gather, options);
       CHECK(factor.streams() == options.warps);
-      const auto none = [](size_t, uint32_t) { return false; };
       const auto slots = static_cast<uint32_t>(tables.nnz());
-      CHECK(run_streams(factor, slots + factor.partial_sums, none) == slots + factor.partial_sums);
+      const std::vector<bool> free = given_slots(factor, slots);
+      const auto given_count = std::count(free.begin(), free.end(), true);
+      const auto is_given = [&](size_t, uint32_t slot) { return free[slot]; };
+      CHECK(run_streams(factor, slots + factor.partial_sums, is_given) + given_count ==
+            slots + factor.partial_sums);
 
       std::map<uint32_t, std::vector<std::vector<uint32_t>>> expected;
       for (uint64_t task = 0; task < gather.tasks(); ++task)
@@ -160,7 +163,14 @@ TEST_CASE("lu dataflow: every task once, with its products, and never stuck") {
         }
       CHECK(sum_of == started);
       CHECK(sum_of.size() == factor.partial_sums);
-      CHECK(found.size() == slots);
+      CHECK(found.size() + given_count == slots);
+      // Free, given, are the entries of B off the diagonal that have no products.
+      for (uint32_t j = 0; j < tables.size; ++j) {
+        CHECK_FALSE(free[tables.diagonal[j]]);
+        for (uint64_t p = tables.input_offset[j]; p < tables.input_offset[j + 1]; ++p)
+          if (const uint64_t slot = tables.input_slot[p]; slot != tables.diagonal[j])
+            CHECK(free[slot] == expected[static_cast<uint32_t>(slot)].empty());
+      }
       for (auto& [slot, products] : found) {
         std::sort(products.begin(), products.end());
         std::sort(expected[slot].begin(), expected[slot].end());
