@@ -194,7 +194,8 @@ std::vector<uint64_t> columns_of(const Pattern& pattern, std::span<const uint32_
 PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
                          std::span<const uint32_t> panel_begin, const PanelShape& shape) {
   if (shape.rows == 0 || shape.rows > 64 || (shape.group != 4 && shape.group != 2) ||
-      shape.window < shape.slots_of_round())
+      shape.window < shape.slots_of_round() || shape.parts == 0 ||
+      PanelShape::kStepsOfRound % shape.parts != 0)
     throw InternalError("pack_panels: no such shape");
   PanelPacking packing;
   packing.shape = shape;
@@ -203,7 +204,8 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
   const auto rows_of = [&](uint32_t panel) {
     return row_order.subspan(panel_begin[panel], panel_begin[panel + 1] - panel_begin[panel]);
   };
-  const auto set_steps = [&](uint32_t steps) {
+  const auto set_steps = [&](uint32_t at_least) {
+    const uint32_t steps = ceil_div(at_least, shape.parts) * shape.parts;
     packing.steps = steps;
     packing.advance = advance_of(packing.columns, shape.window, packing.rounds(),
                                  steps / PanelShape::kStepsOfRound);

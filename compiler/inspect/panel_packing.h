@@ -13,6 +13,7 @@
 //   step      4 units: one instruction for each 16 rows
 //   round     4 steps (the last one may have fewer), between which rows of B are brought into
 //             shared memory: round r sees the columns from r * advance on, `window` of them
+//   part      of K: the steps of each round are dealt to the parts of a panel, to each as many
 //
 // Slots are filled unit by unit with the column that leaves the fewest entries, among equals the
 // one that leaves the window soonest, then the one with most entries. All panels have the same
@@ -33,6 +34,7 @@ struct PanelShape {
   uint32_t rows = 64;    ///< of a panel, at most 64
   uint32_t group = 4;    ///< slots of a group: 4, of tf32 2
   uint32_t window = 256; ///< columns that a round sees, at least its slots
+  uint32_t parts = 1;    ///< 1, 2 or 4; the number of steps is a multiple
 
   uint32_t slots_of_unit() const { return 2 * group; }
   uint32_t slots_of_step() const { return kUnitsOfStep * slots_of_unit(); }
@@ -71,6 +73,13 @@ struct PanelPacking {
 
   uint32_t rounds() const {
     return (steps + PanelShape::kStepsOfRound - 1) / PanelShape::kStepsOfRound;
+  }
+  /// Where a step stands if a panel's steps are ordered by parts.
+  uint32_t place_of_step(uint32_t step) const {
+    const uint32_t before = step / PanelShape::kStepsOfRound * PanelShape::kStepsOfRound;
+    const uint32_t of_part = std::min(PanelShape::kStepsOfRound, steps - before) / shape.parts;
+    const uint32_t part = (step - before) / of_part;
+    return part * (steps / shape.parts) + before / shape.parts + (step - before) % of_part;
   }
   /// Of one panel.
   std::span<const PanelSlot> panel(uint32_t number) const {

@@ -22,11 +22,14 @@ constexpr uint32_t kUsualVec = 2;
 /// Blocks with which most multiprocessors of a large GPU have one.
 constexpr uint32_t kEnoughBlocks = 96;
 constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
+/// Warps of a block that wait for each other little: of blocks that have a multiprocessor alone,
+/// and of others. Columns of A from which on a part is worth having.
+constexpr uint32_t kWarpsOfFewBlocks = 8, kWarpsOfManyBlocks = 4, kLeastPart = 64, kMostParts = 4;
 /// Split f32 is split a round ahead.
 constexpr uint32_t kSplitInFlight = 2;
 constexpr uint32_t kPieceBytes = 16;
-/// Panels in a block of the usual shape, and their rows: the most that sums have room for.
-constexpr uint32_t kUsualGroups = 4, kUsualRows = 64, kUsualSplitRows = 32;
+/// Rows of a panel: the most that sums have room for.
+constexpr uint32_t kUsualRows = 64, kUsualSplitRows = 32;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -89,11 +92,13 @@ void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
            "choose prefetch=3");
   if (is_split(schedule) && choice.prefetch.value_or(kSplitInFlight) != kSplitInFlight)
     refuse("strategy=panels has two rounds of split f32 in shared memory", "choose prefetch=2");
-  if (choice.splitk.value_or(1) != 1 || choice.cluster.value_or(1) != 1 || choice.chunk ||
+  if (!is_one_of(choice.splitk, 1, kMostParts))
+    refuse("strategy=panels has 1, 2 or 4 parts of K", "choose splitk=1, 2 or 4");
+  if (choice.cluster.value_or(1) != 1 || choice.chunk ||
       choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=panels has no parts of K, no chunk or stage, and no weights but its stream",
-           "leave splitk, cluster, chunk, stage and weights out");
+    refuse("strategy=panels has no clusters, no chunk or stage, and no weights but its stream",
+           "leave cluster, chunk, stage and weights out");
 }
 
 /// Many rows read B less often, few rows make more blocks of small products.
@@ -108,8 +113,7 @@ void choose_rows(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
     return vec;
   };
   const auto blocks = [&] {
-    return uint64_t{ceil_div(rows, tile.rows * kUsualGroups)} *
-           ceil_div(columns, kWarp * vec_for(tile.rows));
+    return uint64_t{ceil_div(rows, tile.rows)} * ceil_div(columns, kWarp * vec_for(tile.rows));
   };
   tile.rows = choice.rows.value_or(usual);
   while (!choice.rows && tile.rows > 16 && (tile.rows / 2 >= rows || blocks() < kEnoughBlocks))
@@ -121,8 +125,8 @@ void choose_rows(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
            "choose fewer rows or columns a thread");
 }
 
-/// Large blocks read B and A less often; two of four warps on a multiprocessor wait less than one
-/// of eight, and enough of them fill the GPU.
+/// Large blocks read B and A less often, and enough of them fill the GPU; where they are few, parts
+/// of K make more warps.
 void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   using Shape = std::pair<uint32_t, uint32_t>;
   constexpr Shape kShapes[] = {{4, 1}, {2, 1}, {1, 1}};
@@ -139,17 +143,24 @@ void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
     if (ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps) >= kEnoughBlocks)
       break;
   }
+  const uint32_t blocks = ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps);
+  const uint32_t wanted = blocks < 2 * kEnoughBlocks ? kWarpsOfFewBlocks : kWarpsOfManyBlocks;
+  const auto longest = static_cast<uint32_t>(std::max<uint64_t>(1, schedule.inner / kLeastPart));
+  tile.splitk = choice.splitk.value_or(std::bit_floor(
+      std::clamp(wanted / (tile.groups * tile.warps), 1u, std::min(longest, kMostParts))));
   schedule.threads_x = kWarp * tile.warps;
-  if (schedule.threads_x * tile.groups > kThreadsPerBlock)
-    refuse(fmt::format("warps={}, groups={} make {} threads a block, at most {} fit", tile.warps,
-                       tile.groups, schedule.threads_x * tile.groups, kThreadsPerBlock),
-           "choose fewer warps or groups");
+  const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
+  if (threads > kThreadsPerBlock)
+    refuse(fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
+                       tile.warps, tile.groups, tile.splitk, threads, kThreadsPerBlock),
+           "choose fewer warps, groups or parts of K");
 }
 
 PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
   PanelShape shape;
   shape.rows = schedule.tile.rows;
   shape.group = is_tf32(schedule) ? 2 : 4;
+  shape.parts = schedule.tile.splitk;
   // Half as many columns again as a round takes, where some are empty; with as many as a window
   // has on their way, which is the most, they have to fit.
   const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
@@ -223,13 +234,26 @@ uint64_t panel_raw_bytes(const SpmmSchedule& schedule) {
   const uint32_t piece = panel_copy_bytes(schedule);
   if (!is_split(schedule) || piece == 0)
     return 0;
-  const uint32_t threads = schedule.threads_x * schedule.tile.groups;
+  const uint32_t threads = schedule.threads_x * schedule.tile.groups * schedule.tile.splitk;
   const uint32_t pieces = schedule.columns_per_block() * element_bytes(DataType::f32) / piece;
   return uint64_t{ceil_div(schedule.panels.advance, threads / pieces)} * threads * piece;
 }
 
+PanelExchange panel_exchange(const SpmmSchedule& schedule) {
+  // Eight words more: lanes store pairs of four rows at a time.
+  constexpr uint32_t kWord = 4, kMore = 8;
+  PanelExchange exchange;
+  exchange.pitch = (kWarp * schedule.tile.vec + kMore) * kWord;
+  exchange.warp_bytes = schedule.tile.rows * exchange.pitch;
+  return exchange;
+}
+
 uint64_t panel_shared_bytes(const SpmmSchedule& schedule) {
-  return panel_staging(schedule).bytes() + panel_raw_bytes(schedule);
+  const SpmmTile& tile = schedule.tile;
+  const uint64_t exchange = tile.splitk == 1 ? 0
+                                             : uint64_t{tile.warps} * tile.groups * tile.splitk *
+                                                   panel_exchange(schedule).warp_bytes;
+  return std::max(panel_staging(schedule).bytes(), exchange) + panel_raw_bytes(schedule);
 }
 
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule) {

@@ -1,6 +1,7 @@
 // The tile of the panels strategy (compiler/inspect/panel_packing.h), and what follows from it. Its
 // words mean: `rows` of C for a panel (16, 32 or 64), 32 * `vec` columns for a warp, `warps` along
-// N, `groups` panels in a block, `prefetch` rounds of B in shared memory, the one at hand included.
+// N, `groups` panels in a block, `splitk` warps (1, 2 or 4) that have parts of a panel's K,
+// `prefetch` rounds of B in shared memory, the one at hand included.
 #pragma once
 
 #include "compiler/inspect/spmm_schedule.h"
@@ -49,7 +50,14 @@ PanelStaging panel_staging(const SpmmSchedule& schedule);
 /// Of split f32: shared memory for what a round brings, before it is split, 16 bytes for each copy
 /// of each thread; 0 where elements are copied one by one, or windows do not move.
 uint64_t panel_raw_bytes(const SpmmSchedule& schedule);
-/// Both.
+/// Sums of parts of K, in shared memory where rows of B were: for each warp its rows and columns in
+/// f32, rows `pitch` bytes apart, which begin in banks of their own.
+struct PanelExchange {
+  uint32_t pitch = 0;
+  uint32_t warp_bytes = 0;
+};
+PanelExchange panel_exchange(const SpmmSchedule& schedule);
+/// All of a block's shared memory.
 uint64_t panel_shared_bytes(const SpmmSchedule& schedule);
 /// Bytes of the copies; 0 where elements are copied one by one.
 uint32_t panel_copy_bytes(const SpmmSchedule& schedule);

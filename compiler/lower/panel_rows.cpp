@@ -14,7 +14,6 @@ using ir::Scalar;
 
 /// Copies a thread that stand in the code one by one, and pieces that it has in registers at once.
 constexpr uint32_t kMostPasses = 48, kMostPieces = 8;
-constexpr uint32_t kSteps = PanelShape::kStepsOfRound;
 constexpr uint32_t kPieceColumns = 4; ///< of split f32
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
@@ -22,6 +21,13 @@ uint32_t ceil_div(uint64_t a, uint64_t b) {
 }
 
 } // namespace
+
+Scalar panel_staged_scalar(const SpmmProblem& problem) {
+  const DataType type = panel_operands(problem).type;
+  return type == DataType::f32   ? Scalar::f32
+         : type == DataType::f16 ? Scalar::f16x2
+                                 : Scalar::bf16x2;
+}
 
 PanelRows::PanelRows(ir::Builder& builder, const SpmmSchedule& schedule, const Place& place)
     : builder_(builder), arithmetic_(builder), schedule_(schedule), problem_(schedule.problem),
@@ -68,7 +74,7 @@ void PanelRows::begin_rounds(uint32_t row) {
   raw_place_ = builder_.index(place_.raw, place_.thread, Operand::integer(piece_bytes_));
   raw_ = front_of(row, schedule_.panels.columns);
   raw_.most = front_.most;
-  for (uint32_t step = 0; step < kSteps; ++step)
+  for (uint32_t step = 0; step < shares(); ++step)
     copy_share(step);
   move_on(raw_);
 }
@@ -104,7 +110,7 @@ void PanelRows::move_on(Front& front) {
 
 std::pair<uint32_t, uint32_t> PanelRows::share(uint32_t step) const {
   const uint32_t all = passes(schedule_.panels.advance);
-  return {step * all / kSteps, (step + 1) * all / kSteps};
+  return {step * all / shares(), (step + 1) * all / shares()};
 }
 
 void PanelRows::copy_share(uint32_t step) {
@@ -123,7 +129,7 @@ void PanelRows::split_share(uint32_t step) {
   if (!has_shares())
     return;
   // The copies of the shares behind this one may still be on their way.
-  builder_.copy_wait(kSteps - 1);
+  builder_.copy_wait(shares() - 1);
   const auto [first, end] = share(step);
   for (uint32_t begin = first; begin < end; begin += kMostPieces) {
     std::vector<Piece> pieces;
@@ -338,7 +344,7 @@ void PanelRows::copy_elements(Reg first, uint32_t most, uint32_t end) {
       builder_.store(to, int64_t{part} * block_columns() * element_bytes(operands_.type),
                      parts[part]);
   } else {
-    const Scalar pair = problem_.type == DataType::f16 ? Scalar::f16x2 : Scalar::bf16x2;
+    const Scalar pair = panel_staged_scalar(problem_);
     builder_.store(to, 0,
                    together == 1 ? values[0]
                                  : builder_.value(Opcode::pack, pair, {values[0], values[1]}));

@@ -16,6 +16,9 @@
 
 namespace sparsertc {
 
+/// A word of B in shared memory.
+ir::Scalar panel_staged_scalar(const SpmmProblem& problem);
+
 class PanelRows {
 public:
   struct Place {
@@ -55,12 +58,16 @@ private:
     ir::Reg target, inside, values;
   };
 
-  uint32_t threads() const { return schedule_.threads_x * schedule_.tile.groups; }
+  uint32_t threads() const {
+    return schedule_.threads_x * schedule_.tile.groups * schedule_.tile.splitk;
+  }
   uint32_t block_columns() const { return schedule_.columns_per_block(); }
   uint32_t pieces_of_row() const { return block_columns() / (piece_bytes_ / size_); }
   uint32_t rows_at_once() const { return threads() / pieces_of_row(); }
   uint32_t passes(uint32_t rows) const;
   bool has_shares() const { return panel_raw_bytes(schedule_) != 0; }
+  /// Of a round: one for each step of a warp.
+  uint32_t shares() const { return PanelShape::kStepsOfRound / schedule_.tile.splitk; }
   /// Passes of a round's rows that are a step's share: [first, end).
   std::pair<uint32_t, uint32_t> share(uint32_t step) const;
   void copy_share(uint32_t step);

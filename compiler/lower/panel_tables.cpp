@@ -171,16 +171,16 @@ std::vector<uint8_t> panel_stream_bytes(const SpmmSchedule& schedule, const Patt
   const uint64_t steps = uint64_t{schedule.tile_count()} * packing.steps;
   std::vector<uint8_t> bytes((steps + panel_steps_ahead(schedule.problem)) * step.bytes);
   const StepWriter writer(schedule, pattern, weights);
-  uint8_t* to = bytes.data();
   for (uint32_t panel = 0; panel < schedule.tile_count(); ++panel) {
     const uint32_t first = schedule.tile_begin[panel];
     const std::span<const uint32_t> rows(schedule.row_order.data() + first,
                                          schedule.tile_begin[panel + 1] - first);
-    for (uint32_t s = 0; s < packing.steps; ++s, to += step.bytes)
+    uint8_t* const to = bytes.data() + uint64_t{panel} * packing.steps * step.bytes;
+    for (uint32_t s = 0; s < packing.steps; ++s)
       writer.write(rows,
                    packing.panel(panel).subspan(size_t{s} * packing.shape.slots_of_step(),
                                                 packing.shape.slots_of_step()),
-                   to);
+                   to + uint64_t{packing.place_of_step(s)} * step.bytes);
   }
   return bytes;
 }

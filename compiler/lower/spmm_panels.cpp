@@ -6,7 +6,7 @@
 //     for each of its steps:  A of the third step from here is loaded
 //       for each 8 columns:   the rows of B that the step's slots name -> a fragment
 //         for each 16 rows:   sums += sparse fragment of A * fragment of B
-//   epilogue and stores
+//   parts of K are added up; epilogue and stores (panel_store.h)
 //
 // Halves: lane l names the row of slot l to load_matrix. tf32: a lane loads a column of the rows of
 // its four slots. f32 in three parts of bf16: a step's six products of parts are summed from zero
@@ -16,6 +16,7 @@
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/lower/index_arithmetic.h"
 #include "compiler/lower/panel_rows.h"
+#include "compiler/lower/panel_store.h"
 #include "compiler/lower/panel_tables.h"
 #include "compiler/lower/spmm_kernel.h"
 #include "compiler/lower/spmm_symbols.h"
@@ -42,7 +43,7 @@ using ir::Special;
 using ir::Type;
 
 constexpr uint32_t kWarp = 32;
-constexpr uint32_t kFragmentRows = 16, kFragmentColumns = 8, kFragmentBytes = 512;
+constexpr uint32_t kFragmentColumns = 8, kFragmentBytes = 512;
 constexpr uint32_t kSums = ir::kFragmentResults;
 /// Of split f32: sums that are on their way at once, so that instructions need not wait for each
 /// other.
@@ -59,18 +60,12 @@ public:
       : IndexArithmetic(builder), schedule_(schedule), problem_(schedule.problem),
         tile_(schedule.tile), packing_(schedule.panels), symbols_(symbols), operands_(operands),
         types_(panel_operands(problem_)), tf32_(types_.is_tf32()),
-        size_(element_bytes(types_.type)), fragment_scalar_(staged_scalar(types_.type)),
+        size_(element_bytes(types_.type)), fragment_scalar_(panel_staged_scalar(problem_)),
         fragment_(tf32_                          ? Fragment::m16n8k16_tf32
                   : types_.type == DataType::f16 ? Fragment::m16n8k32_f16
                                                  : Fragment::m16n8k32_bf16),
         step_(panel_step(schedule)), steps_ahead_(panel_steps_ahead(problem_)),
         sets_(steps_ahead_ + 1), blocks_(4 * tile_.vec) {}
-
-  static Scalar staged_scalar(DataType type) {
-    return type == DataType::f32   ? Scalar::f32
-           : type == DataType::f16 ? Scalar::f16x2
-                                   : Scalar::bf16x2;
-  }
 
   void write() {
     write_numbers();
@@ -85,7 +80,9 @@ public:
     for (uint32_t step = 0; step < steps_ahead_; ++step)
       load_step(step);
     write_rounds();
-    store();
+    PanelStore(builder_, schedule_, symbols_.rows, operands_,
+               {staged_, sums_, thread_, block_column_, warp_column_, panel_, has_panel_})
+        .write();
   }
 
 private:
@@ -105,14 +102,21 @@ private:
       panel_ = add(mul(panel_, tile_.groups), group);
       thread_ = add(mul(group, schedule_.threads_x), thread_x);
     }
+    if (tile_.splitk > 1) {
+      part_ = builder_.special(Special::thread_z);
+      thread_ = add(mul(part_, int64_t{schedule_.threads_x} * tile_.groups), thread_);
+    }
     // Warps without a panel work like the last one, and store nothing.
     has_panel_ = less(panel_, Operand::integer(schedule_.tile_count()));
     panel_ = at_most(panel_, int64_t{schedule_.tile_count()} - 1);
   }
 
   void write_pointers() {
-    const Reg stream = builder_.index(builder_.address(symbols_.stream), panel_,
-                                      Operand::integer(int64_t{packing_.steps} * step_.bytes));
+    const int64_t panel_bytes = int64_t{packing_.steps} * step_.bytes;
+    Reg stream =
+        builder_.index(builder_.address(symbols_.stream), panel_, Operand::integer(panel_bytes));
+    if (tile_.splitk > 1)
+      stream = builder_.index(stream, part_, Operand::integer(panel_bytes / tile_.splitk));
     values_ = builder_.index(stream, lane_, Operand::integer(16));
     metadata_ = builder_.index(stream, lane_, Operand::integer(4 * step_.metadata_words));
     places_ = tf32_ ? builder_.index(stream, in_group_, Operand::integer(16))
@@ -163,34 +167,48 @@ private:
       builder_.offset(pointer, Operand::integer(step_.bytes), pointer);
   }
 
+  /// Of a round, this warp's.
+  uint32_t own_steps() const { return PanelShape::kStepsOfRound / tile_.splitk; }
+
   void write_rounds() {
     const uint32_t whole = packing_.steps / PanelShape::kStepsOfRound;
-    const uint32_t rest = packing_.steps % PanelShape::kStepsOfRound;
-    const bool moves_on = packing_.advance != 0;
+    const uint32_t rest = packing_.steps % PanelShape::kStepsOfRound / tile_.splitk;
     // Round r brings what round r + prefetch - 1 sees besides the columns of the one before it.
-    if (whole > 0 && moves_on)
+    if (whole > 0 && moves_on())
       rows_->begin_rounds(packing_.shape.window + (tile_.prefetch - 2) * packing_.advance);
-    if (whole > 0) {
-      builder_.for_loop(Operand::integer(whole), 1);
-      begin_round();
-      if (moves_on)
-        rows_->copy_round();
-      else
-        rows_->commit();
-      for (uint32_t step = 0; step < PanelShape::kStepsOfRound; ++step) {
-        write_step(step);
-        if (moves_on)
-          rows_->split_share(step);
-      }
-      if (moves_on)
-        rows_->end_round();
+    // Sets take turns within the loop, so that it ends with the last one.
+    const auto sets = static_cast<uint32_t>(sets_.size());
+    const uint32_t together = std::max(1u, sets / own_steps());
+    if (whole >= together) {
+      builder_.for_loop(Operand::integer(whole / together), 1);
+      for (uint32_t round = 0; round < together; ++round)
+        write_round(round * own_steps());
       builder_.end();
     }
+    for (uint32_t round = 0; round < whole % together; ++round)
+      write_round(round * own_steps());
     if (rest > 0) {
       begin_round();
       for (uint32_t step = 0; step < rest; ++step)
-        write_step(step);
+        write_step(whole % together * own_steps() + step);
     }
+  }
+  bool moves_on() const { return packing_.advance != 0; }
+
+  /// `first`: the number of its first step, as far as sets are concerned.
+  void write_round(uint32_t first) {
+    begin_round();
+    if (moves_on())
+      rows_->copy_round();
+    else
+      rows_->commit();
+    for (uint32_t step = 0; step < own_steps(); ++step) {
+      write_step(first + step);
+      if (moves_on())
+        rows_->split_share(step);
+    }
+    if (moves_on())
+      rows_->end_round();
   }
 
   /// Its rows of B are there, and nobody needs the oldest ones any more.
@@ -274,84 +292,6 @@ private:
       builder_.mma_sparse(fragment_, a[m], b, sums(m, block), set.metadata[m / 2], m % 2);
   }
 
-  // ---- the end ----
-
-  /// Of two neighbouring blocks of 8 columns a lane has two columns each, next to those of the lane
-  /// beside it. Even lanes give theirs of the second block for those of the first: four neighbours.
-  static constexpr uint32_t kRun = 4;
-
-  void store() {
-    const Reg odd = builder_.value(Opcode::bit_and, Scalar::i32, {in_group_, Operand::integer(1)});
-    const Reg is_odd = builder_.compare(Comparison::ne, Scalar::i32, odd, Operand::integer(0));
-    // The first of its four columns of the first two blocks: lanes 0, 2, 1, 3 have 0, 4, 8, 12.
-    run_column_ = add(add(add(block_column_, warp_column_), mul(odd, kFragmentColumns)),
-                      mul(div(in_group_, 2), kRun));
-    // The epilogue writes what is stored at once.
-    SpmmSchedule of_run = schedule_;
-    const uint32_t together = panel_store_columns(schedule_);
-    of_run.tile.vec = together == 1 ? kRun : together;
-    const uint32_t runs = blocks_ / 2, pieces = kRun / of_run.tile.vec;
-    std::vector<TileArguments> arguments;
-    for (uint32_t i = 0; i < runs * pieces; ++i)
-      arguments.push_back(
-          arguments_of(i / pieces * 2 * kFragmentColumns + i % pieces * of_run.tile.vec,
-                       of_run.tile.vec / together));
-    const Reg rows = builder_.index(builder_.address(symbols_.rows), panel_,
-                                    Operand::integer(4 * int64_t{tile_.rows}));
-    const Reg mine = builder_.index(rows, lane_group_, Operand::integer(4));
-    for (uint32_t m = 0; m < step_.fragments; ++m)
-      for (uint32_t half = 0; half < 2; ++half) {
-        std::vector<Reg> out;
-        for (uint32_t run = 0; run < runs; ++run)
-          out.push_back(exchanged(m, half, run, is_odd));
-        const uint32_t offset = 4 * (m * kFragmentRows + half * kFragmentRows / 2);
-        const Reg row = builder_.load(mine, offset, 1, Cache::readonly);
-        builder_.if_begin(both(has_panel_, less(row, Operand::integer(schedule_.rows))));
-        for (uint32_t i = 0; i < runs * pieces; ++i) {
-          const Reg piece = builder_.fresh_tuple(Scalar::f32, of_run.tile.vec);
-          for (uint32_t v = 0; v < of_run.tile.vec; ++v)
-            builder_.move(out[i / pieces][i % pieces * of_run.tile.vec + v], piece[v]);
-          EpilogueWriter(builder_, of_run, arguments[i]).write_row(row, piece);
-        }
-        builder_.end();
-      }
-  }
-
-  Reg exchanged(uint32_t m, uint32_t half, uint32_t run, Reg is_odd) {
-    const Reg first = sums(m, 2 * run), second = sums(m, 2 * run + 1);
-    const Reg out = builder_.fresh_tuple(Scalar::f32, kRun);
-    for (uint32_t i = 0; i < 2; ++i) {
-      const Reg a = first[2 * half + i], b = second[2 * half + i];
-      const Reg given = builder_.select(Scalar::f32, is_odd, a, b);
-      const Reg got = builder_.shuffle(ir::Shuffle::butterfly, given, Operand::integer(1));
-      builder_.select(Scalar::f32, is_odd, got, a, out[i]);
-      builder_.select(Scalar::f32, is_odd, b, got, out[2 + i]);
-    }
-    return out;
-  }
-
-  /// Of `count` stores from a column of the warp on.
-  TileArguments arguments_of(uint32_t warp_column, uint32_t count) {
-    TileArguments arguments;
-    arguments.bias = operands_.bias;
-    const Reg first = add(run_column_, Operand::integer(warp_column));
-    const uint32_t bytes = element_bytes(problem_.type);
-    const Operand step = Operand::integer(
-        problem_.layout == Layout::row_major ? bytes : static_cast<int64_t>(problem_.ldc) * bytes);
-    const uint32_t together = panel_store_columns(schedule_);
-    for (uint32_t v = 0; v < count; ++v) {
-      Reg column = v == 0 ? first : add(first, Operand::integer(v));
-      if (schedule_.guarded) {
-        arguments.inside.push_back(less(column, Operand::integer(*problem_.columns)));
-        column = at_most(column, int64_t{*problem_.columns} - together);
-      }
-      arguments.c.push_back(builder_.index(operands_.c, column, step));
-      if (problem_.epilogue.residual)
-        arguments.residual.push_back(builder_.index(operands_.residual, column, step));
-    }
-    return arguments;
-  }
-
   const SpmmSchedule& schedule_;
   const SpmmProblem& problem_;
   const SpmmTile& tile_;
@@ -369,8 +309,8 @@ private:
   std::vector<Set> sets_;
   uint32_t blocks_; ///< of 8 columns that a warp has
 
-  Reg thread_, lane_, lane_group_, in_group_; ///< lane = 4 * lane_group + in_group
-  Reg warp_column_, block_column_, run_column_, panel_, has_panel_;
+  Reg thread_, part_, lane_, lane_group_, in_group_; ///< lane = 4 * lane_group + in_group
+  Reg warp_column_, block_column_, panel_, has_panel_;
   Reg values_, metadata_, places_; ///< of the next step to be loaded, this lane's
   Reg staged_, read_, sums_;
   std::optional<PanelRows> rows_;
@@ -394,9 +334,9 @@ void write_panels_kernel(ir::Module& module, const SpmmSchedule& schedule, const
   symbols.stream = add_device_symbol(module, "panels", Scalar::i32,
                                      panel_stream_bytes(schedule, pattern, weights), kLine);
   symbols.rows = add_device_symbol(module, "rows", Scalar::i32, panel_row_bytes(schedule));
-  symbols.staged = add_shared(module, "staged",
-                              PanelWriter::staged_scalar(panel_operands(schedule.problem).type),
-                              panel_staging(schedule).bytes());
+  // Sums of parts of K come where rows of B were.
+  symbols.staged = add_shared(module, "staged", panel_staged_scalar(schedule.problem),
+                              panel_shared_bytes(schedule) - panel_raw_bytes(schedule));
   if (panel_raw_bytes(schedule) != 0)
     symbols.raw = add_shared(module, "raw", Scalar::f32, panel_raw_bytes(schedule));
   ir::Function& kernel = module.functions.emplace_back();

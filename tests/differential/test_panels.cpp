@@ -34,6 +34,8 @@ constexpr const char* kTiles[] = {
     "strategy=panels,rows=32,vec=2,groups=2,warps=1,prefetch=2",
     "strategy=panels,rows=64,vec=1,groups=1,warps=2,prefetch=4",
     "strategy=panels,rows=16,vec=4,groups=4,warps=1",
+    "strategy=panels,rows=32,vec=2,groups=2,warps=1,splitk=2",
+    "strategy=panels,rows=16,vec=1,groups=1,warps=2,splitk=4",
 };
 
 SpmmProblem problem_of(Random& random, const Kind& kind, uint32_t columns) {
@@ -87,8 +89,11 @@ TEST_CASE("panels whose windows move along K, the last round short") {
       SpmmProblem problem = problem_of(random, kind, 64);
       problem.layout = Layout::row_major;
       problem.epilogue = {};
-      for (const char* tile : {"strategy=panels,rows=32,vec=2,warps=1,groups=1,prefetch=2",
-                               "strategy=panels,rows=16,vec=2,warps=1,groups=2,prefetch=3"}) {
+      for (const char* tile :
+           {"strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=1,prefetch=2",
+            "strategy=panels,rows=16,vec=2,warps=1,groups=2,splitk=1,prefetch=3",
+            "strategy=panels,rows=32,vec=1,warps=2,groups=1,splitk=2,prefetch=3",
+            "strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=4,prefetch=2"}) {
         const SpmmCase test =
             case_of(random, problem, 40, inner, RowShape::uniform, ValueShape::unit, 0);
         check_roads(test, tile_for(kind, tile), inner == 600 ? "sm_80" : "sm_90", {}, counts);

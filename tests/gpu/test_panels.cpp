@@ -70,12 +70,14 @@ TEST_CASE("panels on tensor cores", "[interpret][sanitize]") {
       "strategy=panels,rows=16,vec=4,groups=2,warps=1,prefetch=2",
       "strategy=panels,rows=32,vec=2,groups=1,warps=1,prefetch=4",
       "strategy=panels,rows=64,vec=1,groups=2,warps=1",
+      "strategy=panels,rows=32,vec=2,groups=2,warps=1,splitk=2",
+      "strategy=panels,rows=64,vec=1,groups=1,warps=1,splitk=4",
   };
   unsigned number = 0;
   for (const double density : {0.05, 0.4})
     for (const uint32_t columns : {1u, 33u, 136u})
       for (const Kind& kind : kKinds) {
-        std::string words = kWords[(number + number / 4) % 4];
+        std::string words = kWords[(number + number / 4) % std::size(kWords)];
         // Of f32 in three parts there are always two rounds in shared memory, which has no room for
         // those of 128 columns a warp.
         if (kind.type == DataType::f32 && kind.precision == Precision::full) {

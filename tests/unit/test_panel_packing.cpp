@@ -108,8 +108,8 @@ std::string fault_of(const PanelPacking& packing, const Pattern& pattern,
              : "an entry is not taken once";
 }
 
-PanelShape shape_of(uint32_t rows, uint32_t group) {
-  return {rows, group, 64 * group};
+PanelShape shape_of(uint32_t rows, uint32_t group, uint32_t parts = 1) {
+  return {rows, group, 64 * group, parts};
 }
 
 Matrix pattern_of(Random& random, uint32_t rows, uint32_t columns, double density) {
@@ -157,6 +157,33 @@ TEST_CASE("every density can be packed") {
       INFO(fmt::format("{} of the entries, groups of {}", density, group));
       CHECK(fault_of(packing, matrix.pattern, order) == "");
     }
+}
+
+TEST_CASE("parts of K have as many steps of each round") {
+  Random random(test_seed(kSeed) + 5);
+  for (const uint32_t columns : {1u, 40u, 127u, 300u, 611u})
+    for (const uint32_t group : {4u, 2u})
+      for (const uint32_t parts : {1u, 2u, 4u}) {
+        INFO(fmt::format("{} columns, groups of {}, {} parts", columns, group, parts));
+        const Matrix matrix = pattern_of(random, 70, columns, 0.1);
+        const std::vector<uint32_t> order = shuffled_rows(random, 70);
+        const PanelPacking packing = pack(matrix.pattern, order, shape_of(32, group, parts));
+        CHECK(fault_of(packing, matrix.pattern, order) == "");
+        REQUIRE(packing.steps % parts == 0);
+        // A part's steps one behind the other: of each round the same share, in order.
+        const uint32_t of_part = packing.steps / parts;
+        std::vector<uint32_t> steps(packing.steps, packing.steps);
+        for (uint32_t step = 0; step < packing.steps; ++step) {
+          REQUIRE(packing.place_of_step(step) < packing.steps);
+          steps[packing.place_of_step(step)] = step;
+        }
+        for (uint32_t i = 0; i < packing.steps; ++i) {
+          REQUIRE(steps[i] < packing.steps);
+          const uint32_t round = steps[i] / PanelShape::kStepsOfRound;
+          CHECK(round == i % of_part / (PanelShape::kStepsOfRound / parts));
+          CHECK((i % of_part == 0 || steps[i] > steps[i - 1]));
+        }
+      }
 }
 
 TEST_CASE("panels take little more than the columns, and fewer where columns are empty") {

@@ -165,6 +165,7 @@ TEST_CASE("panels are candidates where they are allowed, and accepted by the com
         CHECK(schedule.tile.rows == candidate.panel_rows);
         CHECK(schedule.tile.warps == candidate.warps);
         CHECK(schedule.tile.groups == candidate.groups);
+        CHECK(schedule.tile.splitk == candidate.splitk);
         CHECK(schedule.tile.vec == candidate.vec);
         CHECK((std::isfinite(candidate.predicted_us) && candidate.predicted_us > 0));
       }
