@@ -545,7 +545,8 @@ Command add_bench_command(CLI::App& application) {
   parser->add_flag("--libraries", options->libraries,
                    "--regimes: beside cuBLAS and cuSPARSE, with geometric means for each level");
   parser->add_option("--resume", options->resume,
-                     "--regimes: a file of --csv whose cases are not measured again, if it exists");
+                     "--regimes: a file of --csv whose cases are not measured again, if it exists; "
+                     "where it has all, no GPU is needed");
   declare(*parser, options->report);
   declare(*parser, options->jobs);
   parser->footer("Examples:\n"

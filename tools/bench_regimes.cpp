@@ -25,11 +25,65 @@ namespace {
 /// Unrolled code predicted to take so many times as long as the fastest is not assembled: that is
 /// what takes long.
 constexpr double kHopeless = 2;
+/// Ways of a library that take so many times as long as our fastest in a quick sample are not
+/// timed.
+constexpr double kHopelessLibrary = 10;
 /// Processes of the assembler for each strategy of each case.
 constexpr unsigned kAssemblerJobs = 4;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What has been measured, and the cases that have not.
+struct Progressed {
+  std::vector<RegimeCase> done;
+  std::vector<const BenchCase*> left;
+};
+Progressed resume(const GpuBenchOptions& options) {
+  std::vector<RegimeCase> known;
+  if (!options.resume.empty() && std::filesystem::exists(options.resume)) {
+    std::ifstream file(options.resume);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file)
+      throw UserError(Place{options.resume, 0, 0, {}}, "cannot be read");
+    known = parse_regimes_csv(text.str(), options.resume);
+  }
+  Progressed progressed;
+  for (const BenchCase& one : options.cases) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const RegimeCase& other) {
+      return other.name == one.name && other.n == *one.problem.columns &&
+             (one.nominal_percent < 0 || other.zeros_percent == one.nominal_percent);
+    });
+    if (found == known.end())
+      progressed.left.push_back(&one);
+    else
+      progressed.done.push_back(*found);
+  }
+  return progressed;
+}
+
+/// The library's product of the same precision.
+std::string rival(const GpuBenchOptions& options) {
+  const bool has_rival = options.type == DataType::f32 || options.type == DataType::f16;
+  if (options.cases.empty() || !has_rival)
+    return {};
+  if (options.type == DataType::f16)
+    return "cublas_fp16";
+  return options.cases.front().problem.precision == Precision::tf32 ? "cublas_tf32" : "cublas_fp32";
+}
+
+void report(const GpuBenchOptions& options, const std::vector<RegimeCase>& cases) {
+  const std::string summary = prediction_summary(cases) + regime_means(cases, rival(options));
+  fmt::print(options.json ? stderr : stdout, "{}", summary);
+  if (options.json)
+    fmt::print("{}", regimes_csv(cases));
+  if (!options.csv.empty())
+    write_text(options.csv, regimes_csv(cases));
+  if (!options.plot.empty())
+    write_text(options.plot,
+               regimes_svg(cases, fmt::format("The fastest strategy, {}", name_of(options.type))));
 }
 
 /// What is measured for one case.
@@ -72,9 +126,10 @@ Measured plan(const BenchCase& one, const Target& target) {
 
 class Regimes {
 public:
-  explicit Regimes(const GpuBenchOptions& options)
-      : options_(options), gpu_(require_gpu()), assembler_(require_cached_assembler({}, {})),
-        stream_(*gpu_), target_(find_target(target_of(*gpu_))), pool_(options.jobs) {
+  Regimes(const GpuBenchOptions& options, Progressed progressed)
+      : options_(options), left_(std::move(progressed.left)), results_(std::move(progressed.done)),
+        gpu_(require_gpu()), assembler_(require_cached_assembler({}, {})), stream_(*gpu_),
+        target_(find_target(target_of(*gpu_))), pool_(options.jobs) {
     if (options_.libraries)
       libraries_ = std::make_unique<GpuPeerLibraries>(*gpu_, stream_);
     if (options_.cold)
@@ -90,58 +145,32 @@ public:
     if (libraries_)
       for (const std::string& missing : libraries_->missing())
         fmt::print(stderr, "sparsertc: left out: {}\n", missing);
-    std::vector<const BenchCase*> left = resume();
     // Some cases at a time: compiled together, so that all processors have work, then measured.
     const size_t at_once = pool_.threads();
     double longest = 0;
     size_t first = 0;
-    for (; first < left.size() && !interrupt_flag(); first += at_once) {
+    for (; first < left_.size() && !interrupt_flag(); first += at_once) {
       const double before = seconds_since(start_);
       if (options_.total_seconds > 0 && before + longest > options_.total_seconds)
         break;
-      const size_t end = std::min(left.size(), first + at_once);
+      const size_t end = std::min(left_.size(), first + at_once);
       progress_.show(
-          fmt::format("sparsertc: cases {} to {} of {} ...", first + 1, end, left.size()));
-      if (!measure_some({left.begin() + static_cast<ptrdiff_t>(first),
-                         left.begin() + static_cast<ptrdiff_t>(end)}))
+          fmt::format("sparsertc: cases {} to {} of {} ...", first + 1, end, left_.size()));
+      if (!measure_some({left_.begin() + static_cast<ptrdiff_t>(first),
+                         left_.begin() + static_cast<ptrdiff_t>(end)}))
         break;
       longest = std::max(longest, seconds_since(start_) - before);
     }
     progress_.clear();
-    report();
-    if (first < left.size() && !interrupt_flag())
+    report(options_, results_);
+    if (first < left_.size() && !interrupt_flag())
       fmt::print(stderr, "sparsertc: {} of {} cases are left, --resume goes on with them\n",
-                 left.size() - first, options_.cases.size());
+                 left_.size() - first, options_.cases.size());
     stop_if_interrupted();
     return failed_ ? 1 : 0;
   }
 
 private:
-  /// Takes over what has been measured; the cases that have not.
-  std::vector<const BenchCase*> resume() {
-    std::vector<RegimeCase> done;
-    if (!options_.resume.empty() && std::filesystem::exists(options_.resume)) {
-      std::ifstream file(options_.resume);
-      std::ostringstream text;
-      text << file.rdbuf();
-      if (!file)
-        throw UserError(Place{options_.resume, 0, 0, {}}, "cannot be read");
-      done = parse_regimes_csv(text.str(), options_.resume);
-    }
-    std::vector<const BenchCase*> left;
-    for (const BenchCase& one : options_.cases) {
-      const auto found = std::find_if(done.begin(), done.end(), [&](const RegimeCase& other) {
-        return other.name == one.name && other.n == *one.problem.columns &&
-               (one.nominal_percent < 0 || other.zeros_percent == one.nominal_percent);
-      });
-      if (found == done.end())
-        left.push_back(&one);
-      else
-        results_.push_back(*found);
-    }
-    return left;
-  }
-
   void failed(const Error& error) {
     fmt::print(stderr, "sparsertc: {}\n", error.what());
     failed_ = true;
@@ -246,8 +275,16 @@ private:
       fmt::print(stderr, "sparsertc: {}: left out: {}\n", measured.result.name, reason);
 
     std::vector<const tune::GraphReplay*> contenders;
-    for (const size_t i : ours)
+    double fastest = 0;
+    for (const size_t i : ours) {
       contenders.push_back(&measured.layer->replay(*measured.codes[i]));
+      const double us = contenders.back()->sample();
+      fastest = contenders.size() == 1 ? us : std::min(fastest, us);
+    }
+    if (!ours.empty())
+      std::erase_if(peers, [&](const PreparedPeer& peer) {
+        return peer.replay->sample() > kHopelessLibrary * fastest;
+      });
     for (const PreparedPeer& peer : peers)
       contenders.push_back(peer.replay.get());
     const std::vector<tune::Timing> warm = tune::time_in_turns(contenders, options_.rounds);
@@ -273,30 +310,9 @@ private:
                                        cold[ours.size() + j].median_us});
   }
 
-  /// The library's product of the same precision.
-  std::string rival() const {
-    if (options_.cases.empty() ||
-        (options_.type != DataType::f32 && options_.type != DataType::f16))
-      return {};
-    return options_.type == DataType::f16                                ? "cublas_fp16"
-           : options_.cases.front().problem.precision == Precision::tf32 ? "cublas_tf32"
-                                                                         : "cublas_fp32";
-  }
-
-  void report() const {
-    const std::string summary = prediction_summary(results_) + regime_means(results_, rival());
-    fmt::print(options_.json ? stderr : stdout, "{}", summary);
-    if (options_.json)
-      fmt::print("{}", regimes_csv(results_));
-    if (!options_.csv.empty())
-      write_text(options_.csv, regimes_csv(results_));
-    if (!options_.plot.empty())
-      write_text(options_.plot, regimes_svg(results_, fmt::format("The fastest strategy: {}, {}",
-                                                                  name_of(options_.type),
-                                                                  gpu_->properties().name)));
-  }
-
   const GpuBenchOptions& options_;
+  std::vector<const BenchCase*> left_;
+  std::vector<RegimeCase> results_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<cuda::Context> gpu_;
   std::unique_ptr<Assembler> assembler_;
@@ -306,14 +322,17 @@ private:
   Progress progress_;
   std::unique_ptr<GpuPeerLibraries> libraries_; ///< where they are compared with
   std::unique_ptr<CacheFlush> flush_;           ///< where times are cold, too
-  std::vector<RegimeCase> results_;
   bool failed_ = false;
 };
 
 } // namespace
 
 int bench_regimes(const GpuBenchOptions& options) {
-  return Regimes(options).run();
+  Progressed progressed = resume(options);
+  if (!progressed.left.empty())
+    return Regimes(options, std::move(progressed)).run();
+  report(options, progressed.done); // without a GPU
+  return 0;
 }
 
 } // namespace sparsertc

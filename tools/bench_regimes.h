@@ -33,7 +33,8 @@ struct RegimeCase {
   const RegimeTime* predicted_fastest() const; ///< among these
 };
 
-/// Measures and reports; the exit code.
+/// Measures and reports; the exit code. Where everything has been measured before, no GPU is asked
+/// for.
 int bench_regimes(const GpuBenchOptions& options);
 
 // ---- reports (bench_regimes_report.cpp) ----

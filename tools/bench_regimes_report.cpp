@@ -22,7 +22,7 @@ constexpr double kGoodEnough = 1.15;
 constexpr Strategy kStrategies[] = {Strategy::unrolled, Strategy::streamed, Strategy::compressed,
                                     Strategy::panels,   Strategy::bitmap,   Strategy::dense};
 constexpr const char* kHead =
-    "matrix,zeros_percent,m,k,n,nnz,contender,tile,predicted_us,time_us,cold_us\n";
+    "matrix,zeros_percent,m,k,n,nnz,contender,tile,predicted_us,time_us,cold_us";
 
 /// The fields of one line of the CSV.
 class Fields {
@@ -152,7 +152,7 @@ const RegimeTime* RegimeCase::predicted_fastest() const {
 }
 
 std::string regimes_csv(const std::vector<RegimeCase>& cases) {
-  std::string csv = kHead;
+  std::string csv = kHead + std::string("\n");
   for (const RegimeCase& one : cases) {
     const std::string begin = fmt::format("\"{}\",{},{},{},{},{}", one.name, one.zeros_percent,
                                           one.m, one.k, one.n, one.nnz);
@@ -169,11 +169,12 @@ std::string regimes_csv(const std::vector<RegimeCase>& cases) {
 
 std::vector<RegimeCase> parse_regimes_csv(const std::string& text, const std::string& name) {
   std::vector<RegimeCase> cases;
-  if (!text.starts_with(kHead))
+  const std::string_view head = kHead;
+  if (!text.starts_with(head) || text.size() <= head.size() || text[head.size()] != '\n')
     throw UserError(Place::text(name, 1, 1), fmt::format("expected the line {}", kHead),
                     "bench --regimes --csv= writes such files");
   uint64_t line = 2;
-  for (size_t at = std::string_view(kHead).size(); at < text.size(); ++line) {
+  for (size_t at = head.size() + 1; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const Fields fields(split_at_commas(text.substr(at, end - at)), Place::text(name, line, 1));
     at = end + 1;
