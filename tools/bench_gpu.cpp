@@ -99,6 +99,8 @@ void measure(const Bench& bench, const BenchCase& one, double budget_seconds,
 
   const tune::MakingThreads making = tune::making_threads(bench.options.jobs);
   tune::SearchHooks hooks = layer.hooks(making.processors);
+  if (!bench.options.automatic) // the words that were given, and no others
+    hooks.alternative = nullptr;
   hooks.progress = [&](const tune::SearchState& state) {
     bench.progress.show(fmt::format("{}: {} of {} candidates, best {:.2f} us, {:.0f} s ...", doing,
                                     state.tried, state.space, state.best_us, state.seconds));

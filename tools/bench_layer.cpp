@@ -315,6 +315,7 @@ tune::SearchHooks GpuLayer::hooks(unsigned assembler_jobs) {
     return replay(code).time(kQuickSamples).median_us * static_cast<const Code&>(code).correction;
   };
   hooks.check = [this](const tune::CandidateCode& code) { return check(code); };
+  hooks.alternative = tune::in_other_row_order;
   hooks.now = now;
   hooks.interrupted = [] { return interrupt_flag().load(); };
   return hooks;

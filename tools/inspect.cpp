@@ -70,6 +70,10 @@ Json to_json(const SpmmSchedule& schedule) {
   json["bytes_code"] = predicted.code_bytes;
   json["bytes_data"] = predicted.data_bytes;
   json["balance"] = predicted.balance;
+  if (schedule.tile.order)
+    json["order"] = name_of(*schedule.tile.order);
+  if (predicted.loads_in_other_order)
+    json["loads_in_other_order"] = *predicted.loads_in_other_order;
   if (schedule.tile.strategy == Strategy::panels) {
     json["steps"] = schedule.panels.steps;
     json["slots_over_columns"] = schedule.panels.fraction();
@@ -218,6 +222,19 @@ std::string describe_stream(const SpmmSchedule& schedule, const PatternStatistic
                      dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
 }
 
+/// What bringing similar rows together saves, where that was looked at.
+std::string describe_row_order(const SpmmSchedule& schedule) {
+  const SpmmPrediction& predicted = schedule.prediction;
+  if (!predicted.loads_in_other_order)
+    return {};
+  const bool similar = schedule.tile.order == RowOrder::similar;
+  const uint64_t other = *predicted.loads_in_other_order;
+  return fmt::format("  rows:    {} loads of B dealt by length, {} with similar ones together: "
+                     "order={}\n",
+                     similar ? other : predicted.loads, similar ? predicted.loads : other,
+                     name_of(*schedule.tile.order));
+}
+
 std::string describe_bitmap(const SpmmSchedule& schedule, const PatternStatistics& statistics) {
   const BitmapStream& stream = schedule.bitmap;
   const auto weights = static_cast<double>(std::max<uint64_t>(statistics.nnz, 1));
@@ -260,6 +277,8 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                         predicted.loads, predicted.instructions, predicted.code_bytes,
                         predicted.data_bytes, predicted.balance,
                         plan.us ? fmt::format("{:.2f}", *plan.us) : "-");
+    if (plan.strategy == Strategy::unrolled)
+      text += describe_row_order(plan.schedule);
     if (plan.strategy == Strategy::panels)
       text +=
           fmt::format("  panels:  {} step{} of {} columns each, {:.3f} of the columns of A\n",

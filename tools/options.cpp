@@ -150,7 +150,8 @@ void declare(CLI::App& parser, ScheduleOptions& options) {
           "--tile", options.tile,
           "Any of strategy=unrolled|streamed|compressed|panels|bitmap|dense, rows=, vec=, warps=, "
           "groups=, splitk=, cluster=, stage=global|smem, chunk=, prefetch=, weights=imm|const, "
-          "border=own|shared, dense=library|own, joined by commas; the rest is chosen")
+          "border=own|shared, dense=library|own, order=natural|similar, joined by commas; the rest "
+          "is chosen")
       ->group("Schedule");
   parser
       .add_option(

@@ -14,7 +14,7 @@ namespace {
 
 const std::vector<std::string> kTileWords = {"strategy", "rows",    "vec",   "warps", "groups",
                                              "splitk",   "cluster", "stage", "chunk", "prefetch",
-                                             "weights",  "border",  "dense"};
+                                             "weights",  "border",  "dense", "order"};
 
 const std::vector<std::string> kConvolutionWords = {
     "N",          "H",        "W",         "C",      "R",        "S",      "pad", "pad_top",

@@ -242,6 +242,8 @@ std::vector<StrategyPlan> plan_strategies(const Matrix& weights, const SpmmProbl
     words.strategy = strategy;
     if (strategy != Strategy::dense)
       words.dense.reset();
+    if (strategy != Strategy::unrolled)
+      words.order.reset();
     try {
       plan.schedule =
           schedule_spmm(weights, problem, target, words, std::numeric_limits<uint64_t>::max());

@@ -9,6 +9,7 @@
 #include "compiler/inspect/convolution_schedule.h"
 #include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
+#include "compiler/inspect/row_order.h"
 #include "compiler/inspect/spmm_tile_choice.h"
 #include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
@@ -72,7 +73,7 @@ void settle_problem(SpmmSchedule& schedule) {
 bool is_free(const SpmmTileChoice& choice) {
   return !choice.rows && !choice.vec && !choice.warps && !choice.groups && !choice.splitk &&
          !choice.cluster && !choice.chunk && !choice.prefetch && !choice.stage && !choice.weights &&
-         !choice.border && !choice.dense;
+         !choice.border && !choice.dense && !choice.order;
 }
 
 /// `nnz`: of A.
@@ -165,6 +166,24 @@ void deal_rows_by_length(const Pattern& pattern, SpmmSchedule& schedule) {
   }
 }
 
+namespace {
+
+/// Rows with similar columns in the same tile where that is asked for.
+void choose_row_order(const Pattern& pattern, std::optional<RowOrder> asked,
+                      SpmmSchedule& schedule) {
+  schedule.tile.order = RowOrder::natural;
+  if (asked != RowOrder::similar)
+    return;
+  SpmmSchedule similar = schedule;
+  similar.tile.order = RowOrder::similar;
+  bring_similar_rows_together(pattern, similar.tile_begin, similar.row_order);
+  similar.prediction = predict_spmm(pattern, similar);
+  similar.prediction.loads_in_other_order = schedule.prediction.loads;
+  schedule = std::move(similar);
+}
+
+} // namespace
+
 uint32_t split_begin(uint32_t inner, uint32_t parts, uint32_t part) {
   return static_cast<uint32_t>(uint64_t{inner} * part / parts);
 }
@@ -194,6 +213,10 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
   schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(),
                                            unrolled_size(pattern, schedule, vec));
+  if (given.order && schedule.tile.strategy != Strategy::unrolled)
+    refuse(fmt::format("order= is for unrolled code, not strategy={}",
+                       name_of(schedule.tile.strategy)),
+           "leave order out, or choose strategy=unrolled");
   if (schedule.tile.strategy != Strategy::unrolled)
     plan_border(pattern, choose_border(pattern, schedule, choice, schedule.tile.strategy),
                 schedule);
@@ -218,6 +241,8 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
       deal_rows_by_length(pattern, schedule);
   }
   schedule.prediction = predict_spmm(pattern, schedule);
+  if (schedule.tile.strategy == Strategy::unrolled)
+    choose_row_order(pattern, choice.order, schedule);
   return schedule;
 }
 

@@ -41,6 +41,12 @@ enum class BorderCode : uint8_t {
   shared, ///< all pixels run the code of the border, one column a thread
 };
 
+/// Which rows share a tile of unrolled code, all of which have nearly the same work.
+enum class RowOrder : uint8_t {
+  natural, ///< dealt by length alone
+  similar, ///< and then exchanged so that rows of a tile use the same columns (row_order.h)
+};
+
 /// Of the dense strategy.
 enum class DenseCode : uint8_t {
   library, ///< cuBLAS where it is found when the code is loaded, else as `own`
@@ -51,6 +57,7 @@ std::string_view name_of(Strategy strategy);
 std::string_view name_of(Stage stage);
 std::string_view name_of(BorderCode border);
 std::string_view name_of(DenseCode code);
+std::string_view name_of(RowOrder order);
 std::string_view name_of(WeightOperand weights);
 
 /// Tile parameters, the words of `--tile=rows=32,vec=1,...` (also in records, reports, the C API).
@@ -75,6 +82,8 @@ struct SpmmTile {
   std::optional<BorderCode> border;
   /// Of the dense strategy alone.
   std::optional<DenseCode> dense;
+  /// Of unrolled code alone.
+  std::optional<RowOrder> order;
 
   /// Parts of K, summed in ascending order at the end; block r of a cluster has parts r * splitk,
   /// r * splitk + 1, ...
@@ -89,6 +98,7 @@ struct SpmmTileChoice {
   std::optional<WeightOperand> weights;
   std::optional<BorderCode> border;
   std::optional<DenseCode> dense;
+  std::optional<RowOrder> order;
 };
 /// Parses "rows=64,vec=1,..."; throws UsageError naming the word and the known ones.
 SpmmTileChoice parse_tile_choice(std::string_view text);
@@ -103,6 +113,8 @@ struct SpmmPrediction {
   uint64_t code_bytes = 0;    ///< 16 bytes an instruction
   uint64_t data_bytes = 0;    ///< indices, values and constants in memory
   double balance = 1.0;       ///< work of the heaviest tile over the mean
+  /// Loads with the rows in the other order; nothing where that was not looked at.
+  std::optional<uint64_t> loads_in_other_order;
   /// Of these the code for the border of a convolution.
   uint64_t border_multiply_adds = 0;
   uint64_t border_loads = 0;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kKnownWords =
     "strategy=unrolled|streamed|compressed|panels|bitmap|dense, rows, vec, warps, groups, "
     "splitk, cluster, stage=global|smem, chunk, "
-    "prefetch, weights=imm|const, border=own|shared, dense=library|own";
+    "prefetch, weights=imm|const, border=own|shared, dense=library|own, order=natural|similar";
 
 constexpr std::string_view kStrategies[] = {"unrolled", "streamed", "compressed",
                                             "panels",   "bitmap",   "dense"};
@@ -24,6 +24,7 @@ constexpr std::string_view kStages[] = {"global", "smem"};
 constexpr std::string_view kWeights[] = {"imm", "const"};
 constexpr std::string_view kBorders[] = {"own", "shared"};
 constexpr std::string_view kDenseCodes[] = {"library", "own"};
+constexpr std::string_view kOrders[] = {"natural", "similar"};
 
 struct NumberWord {
   std::string_view word;
@@ -81,6 +82,10 @@ void parse_item(std::string_view item, SpmmTileChoice& choice) {
     choice.dense = word_value<DenseCode>(item, value, kDenseCodes);
     return;
   }
+  if (word == "order") {
+    choice.order = word_value<RowOrder>(item, value, kOrders);
+    return;
+  }
   for (const NumberWord& number : kNumbers) {
     if (word != number.word)
       continue;
@@ -112,6 +117,9 @@ std::string_view name_of(BorderCode border) {
 std::string_view name_of(DenseCode code) {
   return kDenseCodes[static_cast<unsigned>(code)];
 }
+std::string_view name_of(RowOrder order) {
+  return kOrders[static_cast<unsigned>(order)];
+}
 
 SpmmTileChoice parse_tile_choice(std::string_view text) {
   SpmmTileChoice choice;
@@ -138,6 +146,8 @@ std::string to_string(const SpmmTile& tile) {
     text += fmt::format(",border={}", name_of(*tile.border));
   if (tile.dense)
     text += fmt::format(",dense={}", name_of(*tile.dense));
+  if (tile.order)
+    text += fmt::format(",order={}", name_of(*tile.order));
   return text;
 }
 

@@ -26,6 +26,8 @@ constexpr double kInstructionBytes = 16;
 constexpr double kMostInstructions = 1.5e6;
 /// Functions over which the assembler takes too long for the kernel that chooses among them.
 constexpr double kMostFunctions = 2048;
+/// Rows of all unrolled candidates; the search tries the other order for its best.
+constexpr std::string_view kNaturalOrder = ",order=natural", kSimilarOrder = ",order=similar";
 
 double ceil_div(double a, double b) {
   return std::ceil(a / b);
@@ -168,7 +170,7 @@ std::string words_of(const Candidate& candidate, uint32_t prefetch) {
   words += candidate.chunk > 0
                ? fmt::format(",chunk={},prefetch={},stage=smem", candidate.chunk, prefetch)
                : fmt::format(",cluster={},stage=global", candidate.cluster);
-  return words;
+  return words + std::string(kNaturalOrder);
 }
 
 double log_ratio(uint32_t a, uint32_t b) {
@@ -344,7 +346,7 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
   const uint32_t most_vec = half && layer.n % 2 == 0 ? 2 : 1;
   for (uint32_t rows : {2u, 4u, 8u, 16u, 32u, 64u, 128u})
     for (uint32_t vec = 1; vec <= most_vec; ++vec)
-      for (uint32_t warps : {1u, 2u, 4u, 8u, 16u})
+      for (uint32_t warps : {1u, 2u, 4u, 8u, 16u, 32u})
         for (uint32_t groups : {1u, 2u, 4u, 8u})
           for (uint32_t registers : {255u, 168u, 128u, 96u, 64u}) {
             for (uint32_t splitk : {1u, 2u, 4u, 8u, 16u})
@@ -393,6 +395,17 @@ std::vector<Candidate> candidate_space(const Layer& layer, const Device& device)
     return a.predicted_us < b.predicted_us;
   });
   return space;
+}
+
+std::optional<Candidate> in_other_row_order(const Candidate& candidate) {
+  Candidate other = candidate;
+  for (const auto& [from, to] :
+       {std::pair(kNaturalOrder, kSimilarOrder), std::pair(kSimilarOrder, kNaturalOrder)})
+    if (const size_t at = candidate.words.find(from); at != std::string::npos) {
+      other.words.replace(at, from.size(), to);
+      return other;
+    }
+  return std::nullopt;
 }
 
 double distance(const Candidate& a, const Candidate& b) {

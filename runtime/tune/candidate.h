@@ -128,6 +128,10 @@ double predict_us(const Layer& layer, const Device& device, const Candidate& can
 /// shared by more multiprocessors. (From the finalists of the same layers.)
 double sample_correction(const Candidate& candidate, uint32_t step);
 
+/// The same unrolled tile with its rows in the other order (`order=`); nothing for other
+/// candidates, and where the words leave the order to the compiler.
+std::optional<Candidate> in_other_row_order(const Candidate& candidate);
+
 /// How different two candidates of a space are: steps of factors of two, summed.
 double distance(const Candidate& a, const Candidate& b);
 

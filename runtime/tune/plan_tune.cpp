@@ -252,6 +252,7 @@ private:
       return replay(code).time(kQuickSamples).median_us;
     };
     hooks.check = [&](const CandidateCode& code) { return check(code); };
+    hooks.alternative = in_other_row_order;
     hooks.now = now;
     hooks.interrupted = [&] { return stop; };
     if (options_.progress)

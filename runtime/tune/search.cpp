@@ -312,8 +312,10 @@ size_t SearchResult::valid() const {
       trials.begin(), trials.end(), [](const Trial& trial) { return trial.refused.empty(); }));
 }
 
-SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hooks,
-                    const SearchOptions& options) {
+namespace {
+
+SearchResult search_space(const std::vector<Candidate>& space, const SearchHooks& hooks,
+                          const SearchOptions& options) {
   if (!hooks.make_sample || space.size() <= options.finalists)
     return Search(space, hooks, options).run();
   const double begin = hooks.now();
@@ -370,6 +372,47 @@ SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hook
   result.exhausted = result.exhausted && samples.exhausted;
   result.interrupted = result.interrupted || samples.interrupted;
   result.seconds = hooks.now() - begin;
+  return result;
+}
+
+/// Puts a trial in its place among those made in full.
+void insert_trial(Trial trial, unsigned keep, std::vector<Trial>& trials) {
+  const bool is_valid = trial.refused.empty();
+  const auto place = std::find_if(trials.begin(), trials.end(), [&](const Trial& other) {
+    return other.is_sample || !other.refused.empty() || (is_valid && trial.time_us < other.time_us);
+  });
+  trials.insert(place, std::move(trial));
+  size_t with_code = 0;
+  for (Trial& one : trials)
+    if (one.code && ++with_code > keep)
+      one.code = nullptr;
+}
+
+/// Tries the alternative to the best, however much of the budget is left.
+void try_alternative(const SearchHooks& hooks, const SearchOptions& options, SearchResult& result) {
+  const bool has_best = !result.trials.empty() && result.trials.front().refused.empty() &&
+                        !result.trials.front().is_sample;
+  if (!has_best || result.interrupted || !hooks.alternative)
+    return;
+  const std::optional<Candidate> other = hooks.alternative(result.trials.front().candidate);
+  if (!other)
+    return;
+  SearchResult found = Search({*other}, hooks, options).run();
+  result.space += found.space;
+  result.tried += found.tried;
+  result.exhausted = result.exhausted && found.exhausted;
+  result.interrupted = found.interrupted;
+  result.seconds += found.seconds;
+  for (Trial& trial : found.trials)
+    insert_trial(std::move(trial), options.keep, result.trials);
+}
+
+} // namespace
+
+SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hooks,
+                    const SearchOptions& options) {
+  SearchResult result = search_space(space, hooks, options);
+  try_alternative(hooks, options, result);
   return result;
 }
 

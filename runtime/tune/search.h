@@ -16,6 +16,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct SearchHooks {
   std::function<double(const CandidateCode&)> time;
   /// What is wrong with its result, empty if nothing; for candidates that would be among the best.
   std::function<std::string(const CandidateCode&)> check;
+  /// A candidate outside of the space that is tried when the best of the space is known, beside it.
+  /// May be empty.
+  std::function<std::optional<Candidate>(const Candidate& best)> alternative;
   /// Seconds that go by.
   std::function<double()> now;
   /// Asks whether the user wants to stop; the best so far is kept.
@@ -98,7 +102,8 @@ struct SearchResult {
 /// have not been made in full already.
 ///
 /// When the budget is spent no new candidate is begun and those in the making are stopped, but at
-/// least one is brought to its end (unless eight have been refused by then). Throws nothing of its
+/// least one is brought to its end (unless eight have been refused by then), and the alternative to
+/// the best, if there is one, is still made, unless there was an interrupt. Throws nothing of its
 /// own; what else than an Error the hooks throw passes through.
 SearchResult search(const std::vector<Candidate>& space, const SearchHooks& hooks,
                     const SearchOptions& options);

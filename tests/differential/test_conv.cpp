@@ -35,6 +35,7 @@ const char* const kTiles[] = {
     "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,cluster=2",
     "strategy=streamed,rows=3,vec=1,warps=1,splitk=2,cluster=2",
     "strategy=unrolled,rows=6,vec=1,warps=1,splitk=2,border=own",
+    "strategy=unrolled,rows=3,warps=1,groups=2,order=similar",
     "strategy=streamed,rows=2,warps=1,border=shared",
 };
 
@@ -48,6 +49,7 @@ const char* const kStagedTiles[] = {
     "stage=smem,rows=4,warps=3,groups=8,chunk=6,weights=const",
     "stage=smem,rows=9,warps=1,groups=2,splitk=3,chunk=4",
     "stage=smem,rows=6,vec=2,warps=2,splitk=2,prefetch=2",
+    "stage=smem,rows=4,warps=2,groups=2,chunk=3,order=similar",
 };
 
 struct Filter {

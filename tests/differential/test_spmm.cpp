@@ -33,6 +33,8 @@ const char* const kTiles[] = {
     "strategy=streamed,rows=4,vec=2,warps=1,groups=2,prefetch=4",
     "strategy=streamed,rows=2,vec=4,warps=1,splitk=2",
     "strategy=streamed,rows=3,vec=1,warps=1,groups=2,splitk=4",
+    "strategy=unrolled,rows=4,order=similar",
+    "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,splitk=2,order=similar",
     "strategy=unrolled,rows=8,vec=1,warps=1,cluster=2",
     "strategy=unrolled,rows=5,vec=2,warps=1,groups=2,splitk=2,cluster=4",
     "strategy=unrolled,rows=3,vec=1,warps=2,groups=3,cluster=8",

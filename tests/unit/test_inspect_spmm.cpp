@@ -49,7 +49,9 @@ TEST_CASE("tile words parse, print and parse back") {
   tile.cluster = 4;
   tile.weights = WeightOperand::constant_bank;
   CHECK(to_string(tile).find("border") == std::string::npos); // not of a product of matrices
+  CHECK(to_string(tile).find("order=") == std::string::npos); // of unrolled code alone
   tile.border = BorderCode::shared;
+  tile.order = RowOrder::similar;
   const SpmmTileChoice back = parse_tile_choice(to_string(tile));
   CHECK(back.strategy == Strategy::streamed);
   CHECK(back.rows == 7u);
@@ -57,13 +59,14 @@ TEST_CASE("tile words parse, print and parse back") {
   CHECK(back.cluster == 4u);
   CHECK(back.weights == WeightOperand::constant_bank);
   CHECK(back.border == BorderCode::shared);
+  CHECK(back.order == RowOrder::similar);
   CHECK(parse_tile_choice("").rows == std::nullopt);
 }
 
 TEST_CASE("tile words that are wrong name the word and the known ones") {
   for (const char* text :
-       {"rows", "rows=", "rows=0", "rows=257", "rows=2x", "colour=red", "strategy=denser",
-        "stage=l2", "weights=x", "border=no", "vec=9", "=3"}) {
+       {"rows", "order=length", "rows=", "rows=0", "rows=257", "rows=2x", "colour=red",
+        "strategy=denser", "stage=l2", "weights=x", "border=no", "vec=9", "=3"}) {
     INFO(text);
     const std::string message = usage_error([&] { parse_tile_choice(text); });
     CHECK(message.find(std::string("'") + text + "'") != std::string::npos);

@@ -478,6 +478,51 @@ TEST_CASE("clusters are tried where most multiprocessors would have no block") {
   CHECK_FALSE(has_clusters(many, Device{}));
 }
 
+TEST_CASE("the best candidate is tried with its rows in the other order, too") {
+  const std::vector<Candidate> space = candidate_space(kLayer, Device{});
+  for (const double gain : {0.5, -0.5})
+    for (const bool samples : {false, true}) {
+      CAPTURE(gain, samples);
+      Machine machine([&](const Candidate& c) {
+        const bool similar = c.words.find("order=similar") != std::string::npos;
+        return landscape(c) - (similar ? gain : 0.0);
+      });
+      SearchHooks hooks = machine.hooks();
+      hooks.alternative = in_other_row_order;
+      if (samples)
+        hooks.make_sample = hooks.make;
+      SearchOptions options;
+      options.budget_seconds = 1e9;
+      options.most_trials = 60;
+      const SearchResult result = search(space, hooks, options);
+      CHECK(result.tried == 61);
+      CHECK(result.space == space.size() + 1);
+      REQUIRE(result.valid() >= 2);
+      const Trial& best = result.trials[0];
+      const std::string expected = gain > 0 ? "order=similar" : "order=natural";
+      CHECK(best.candidate.words.find(expected) != std::string::npos);
+      CHECK(best.code);
+      const auto other =
+          std::find_if(result.trials.begin(), result.trials.end(), [&](const Trial& trial) {
+            return trial.candidate.words == in_other_row_order(best.candidate)->words &&
+                   trial.candidate.registers == best.candidate.registers && !trial.is_sample;
+          });
+      REQUIRE(other != result.trials.end());
+      CHECK(other->time_us == Approx(best.time_us + std::abs(gain)));
+      CHECK(std::is_sorted(result.trials.begin(),
+                           std::find_if(result.trials.begin(), result.trials.end(),
+                                        [](const Trial& trial) { return trial.is_sample; }),
+                           [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; }));
+      CHECK(std::count_if(result.trials.begin(), result.trials.end(), [](const Trial& trial) {
+              return trial.code != nullptr;
+            }) == options.keep);
+    }
+  CHECK(!in_other_row_order(parse_candidate("strategy=streamed,rows=4")));
+  CHECK(!in_other_row_order(parse_candidate("strategy=unrolled,rows=4")));
+  CHECK(in_other_row_order(parse_candidate("rows=4,order=similar"))->words ==
+        "rows=4,order=natural");
+}
+
 TEST_CASE("what is no Error passes through a search") {
   const std::vector<Candidate> space = candidate_space(kLayer, Device{});
   Machine machine(landscape);
