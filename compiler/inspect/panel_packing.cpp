@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <numeric>
 #include <optional>
 
 namespace sparsertc {
@@ -21,7 +23,7 @@ uint32_t count(uint64_t rows) {
   return static_cast<uint32_t>(std::popcount(rows));
 }
 
-/// Columns between the windows of two rounds. The last round may have few steps: where there are
+/// Positions between the windows of two rounds. The last round may have few steps: where there are
 /// others it sees no more than the one before, which else would run out of columns.
 uint32_t advance_of(uint32_t columns, uint32_t window, uint32_t rounds, uint32_t whole_rounds) {
   const uint32_t windows = std::max(whole_rounds, std::min(rounds, 2u));
@@ -39,9 +41,9 @@ struct Group {
   }
 };
 
-/// A column with entries that have no slot yet.
+/// A position with entries that have no slot yet.
 struct Pending {
-  uint32_t column;
+  uint32_t position;
   uint64_t rows;
 };
 
@@ -57,14 +59,15 @@ public:
     uint32_t seen = 0;
     for (uint32_t round = 0; round < plan_.rounds(); ++round) {
       round_ = round;
-      for (; seen < plan_.last_column(round); ++seen)
+      for (; seen < plan_.last_position(round); ++seen)
         if (columns_[seen] != 0)
           pending_[seen % residues_].push_back({seen, columns_[seen]});
       // What the next round does not see has to be taken now.
-      leaves_before_ = round + 1 == plan_.rounds() ? plan_.columns : plan_.first_column(round + 1);
-      const uint32_t first_step = round * PanelShape::kStepsOfRound;
+      leaves_before_ =
+          round + 1 == plan_.rounds() ? plan_.columns : plan_.first_position(round + 1);
+      const uint32_t first_step = round * shape_.steps_of_round;
       const uint32_t units =
-          PanelShape::kUnitsOfStep * std::min(PanelShape::kStepsOfRound, plan_.steps - first_step);
+          PanelShape::kUnitsOfStep * std::min(shape_.steps_of_round, plan_.steps - first_step);
       for (uint32_t unit = 0; unit < units; ++unit) {
         units_left_ = units - unit;
         fill_unit(slots.subspan(
@@ -87,7 +90,7 @@ private:
 
   size_t leaving_in(const std::vector<Pending>& list) const {
     size_t leaving = 0;
-    while (leaving < list.size() && list[leaving].column < leaves_before_)
+    while (leaving < list.size() && list[leaving].position < leaves_before_)
       ++leaving;
     return leaving;
   }
@@ -150,7 +153,7 @@ private:
         std::vector<Pending>& list = pending_[choice->residue];
         Pending& taken = list[choice->index];
         const uint64_t full = group.full(shape_.kept());
-        slot = {taken.column, taken.rows & ~full};
+        slot = {taken.position, taken.rows & ~full};
         group.take(slot.rows);
         taken.rows &= full;
         if (taken.rows == 0)
@@ -162,9 +165,9 @@ private:
       *slot = filler(free_residues);
   }
 
-  /// A column of the window with a residue that is free, where it has one.
+  /// A position of the window with a residue that is free, where it has one.
   PanelSlot filler(uint32_t& free_residues) const {
-    const uint32_t first = plan_.first_column(round_), last = plan_.last_column(round_);
+    const uint32_t first = plan_.first_position(round_), last = plan_.last_position(round_);
     for (uint32_t column = first; column < last && column < first + residues_; ++column)
       if ((free_residues >> (column % residues_) & 1) != 0) {
         free_residues &= ~(1u << (column % residues_));
@@ -180,26 +183,45 @@ private:
   std::vector<Pending> pending_[kMostUnitSlots];
 };
 
-/// Of each column the rows of a panel that have an entry.
-std::vector<uint64_t> columns_of(const Pattern& pattern, std::span<const uint32_t> rows) {
+/// A stride that leaps: nearly the golden section of the columns, so that the columns of a few
+/// positions are spread over all of them. 1 where products with it would not fit into 32 bits.
+uint32_t leaping_stride(uint32_t columns) {
+  constexpr uint32_t kMostColumns = 46340;
+  if (columns > kMostColumns)
+    return 1;
+  auto stride = static_cast<uint32_t>(0.618034 * columns);
+  while (stride > 1 && std::gcd(stride, columns) != 1)
+    --stride;
+  return std::max(1u, stride);
+}
+
+/// Of each column its position.
+std::vector<uint32_t> positions_of(const PanelPacking& packing) {
+  std::vector<uint32_t> positions(packing.columns);
+  for (uint32_t position = 0; position < packing.columns; ++position)
+    positions[packing.column_at(position)] = position;
+  return positions;
+}
+
+/// Of each position the rows of a panel that have an entry in its column.
+std::vector<uint64_t> columns_of(const Pattern& pattern, std::span<const uint32_t> rows,
+                                 const std::vector<uint32_t>& positions) {
   std::vector<uint64_t> columns(pattern.columns);
   for (size_t r = 0; r < rows.size(); ++r)
     for (const uint32_t column : pattern.row(rows[r]))
-      columns[column] |= uint64_t{1} << r;
+      columns[positions[column]] |= uint64_t{1} << r;
   return columns;
 }
 
-} // namespace
-
-PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
-                         std::span<const uint32_t> panel_begin, const PanelShape& shape) {
-  if (shape.rows == 0 || shape.rows > 64 || (shape.group != 4 && shape.group != 2) ||
-      shape.window < shape.slots_of_round() || shape.parts == 0 ||
-      PanelShape::kStepsOfRound % shape.parts != 0)
-    throw InternalError("pack_panels: no such shape");
+/// With no more than `most_steps`; else without slots.
+PanelPacking pack_with_stride(const Pattern& pattern, std::span<const uint32_t> row_order,
+                              std::span<const uint32_t> panel_begin, const PanelShape& shape,
+                              uint32_t stride, uint32_t most_steps) {
   PanelPacking packing;
   packing.shape = shape;
   packing.columns = pattern.columns;
+  packing.stride = stride;
+  const std::vector<uint32_t> positions = positions_of(packing);
   const auto panels = static_cast<uint32_t>(panel_begin.size() - 1);
   const auto rows_of = [&](uint32_t panel) {
     return row_order.subspan(panel_begin[panel], panel_begin[panel + 1] - panel_begin[panel]);
@@ -207,13 +229,13 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
   const auto set_steps = [&](uint32_t at_least) {
     const uint32_t steps = ceil_div(at_least, shape.parts) * shape.parts;
     packing.steps = steps;
-    packing.advance = advance_of(packing.columns, shape.window, packing.rounds(),
-                                 steps / PanelShape::kStepsOfRound);
+    packing.advance =
+        advance_of(packing.columns, shape.window, packing.rounds(), steps / shape.steps_of_round);
   };
   // The fewest steps that any panel could do with.
   uint32_t least = 0;
   for (uint32_t panel = 0; panel < panels; ++panel) {
-    const std::vector<uint64_t> columns = columns_of(pattern, rows_of(panel));
+    const std::vector<uint64_t> columns = columns_of(pattern, rows_of(panel), positions);
     const auto empty = std::count(columns.begin(), columns.end(), 0);
     least = std::max(least,
                      ceil_div(columns.size() - static_cast<size_t>(empty), shape.slots_of_step()));
@@ -222,17 +244,21 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
     return packing;
   set_steps(least);
   // Windows without a gap between them.
-  while (packing.last_column(packing.rounds() - 1) < packing.columns ||
+  while (packing.last_position(packing.rounds() - 1) < packing.columns ||
          packing.advance > shape.window)
     set_steps(packing.steps + 1);
+  if (packing.steps > most_steps)
+    return packing;
   // More until all succeed; what was packed into fewer is packed again.
   std::vector<std::vector<PanelSlot>> packed(panels);
   for (uint32_t done = 0, panel = 0; done < panels; panel = (panel + 1) % panels) {
-    const std::vector<uint64_t> columns = columns_of(pattern, rows_of(panel));
+    const std::vector<uint64_t> columns = columns_of(pattern, rows_of(panel), positions);
     std::vector<PanelSlot>& slots = packed[panel];
     slots.assign(size_t{packing.steps} * shape.slots_of_step(), {});
     while (!PanelPacker(packing, columns).pack(slots)) {
       set_steps(packing.steps + std::max(1u, packing.steps / 64));
+      if (packing.steps > most_steps)
+        return packing;
       slots.assign(size_t{packing.steps} * shape.slots_of_step(), {});
       done = 0;
     }
@@ -245,7 +271,7 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
       for (size_t slot = first; slot < first + unit; ++slot)
         if (packed[panel][slot].rows != 0) {
           ++used;
-          banks |= 1u << (packed[panel][slot].column % unit);
+          banks |= 1u << (packed[panel][slot].position % unit);
         }
       packing.conflicts += used - count(banks);
     }
@@ -253,11 +279,28 @@ PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_o
     std::vector<bool> met(pattern.columns);
     for (const PanelSlot& slot : packed[panel])
       if (slot.rows != 0) {
-        packing.second_slots += met[slot.column];
-        met[slot.column] = true;
+        packing.second_slots += met[slot.position];
+        met[slot.position] = true;
       }
   }
   return packing;
+}
+
+} // namespace
+
+PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
+                         std::span<const uint32_t> panel_begin, const PanelShape& shape) {
+  if (shape.rows == 0 || shape.rows > 64 || (shape.group != 4 && shape.group != 2) ||
+      shape.parts == 0 || shape.steps_of_round % shape.parts != 0 ||
+      shape.window < shape.slots_of_round())
+    throw InternalError("pack_panels: no such shape");
+  PanelPacking packing = pack_with_stride(pattern, row_order, panel_begin, shape, 1, UINT32_MAX);
+  const uint32_t stride = leaping_stride(pattern.columns);
+  if (packing.steps == 0 || packing.advance == 0 || stride == 1)
+    return packing;
+  PanelPacking leaping =
+      pack_with_stride(pattern, row_order, panel_begin, shape, stride, packing.steps - 1);
+  return leaping.slots.empty() ? packing : leaping;
 }
 
 } // namespace sparsertc

@@ -8,11 +8,16 @@
 //
 //   slot      a column of A, and the rows whose entries of this column are taken here
 //   group     4 slots (tf32: 2), of which each row uses at most 2 (1)
-//   unit      2 groups, whose columns differ modulo the number of its slots where they can, so that
+//   unit      2 groups, whose positions differ modulo the number of its slots where they can, so
+//   that
 //             the rows of B that are read together lie in different banks of shared memory
 //   step      4 units: one instruction for each 16 rows
-//   round     4 steps (the last one may have fewer), between which rows of B are brought into
-//             shared memory: round r sees the columns from r * advance on, `window` of them
+//   round     4 steps or less (the last one may have fewer), between which rows of B are brought
+//   into
+//             shared memory: round r sees the positions from r * advance on, `window` of them
+//   position  of a column in the order in which all panels meet them: position p has the column
+//             p * stride modulo the number of columns. A stride that leaps about brings parts of A
+//             with many entries and parts with few into the same windows
 //   part      of K: the steps of each round are dealt to the parts of a panel, to each as many
 //
 // Slots are filled unit by unit with the column that leaves the fewest entries, among equals the
@@ -31,53 +36,57 @@
 namespace sparsertc {
 
 struct PanelShape {
-  uint32_t rows = 64;    ///< of a panel, at most 64
-  uint32_t group = 4;    ///< slots of a group: 4, of tf32 2
-  uint32_t window = 256; ///< columns that a round sees, at least its slots
-  uint32_t parts = 1;    ///< 1, 2 or 4; the number of steps is a multiple
+  uint32_t rows = 64;                          ///< of a panel, at most 64
+  uint32_t group = 4;                          ///< slots of a group: 4, of tf32 2
+  uint32_t window = 256;                       ///< columns that a round sees, at least its slots
+  uint32_t parts = 1;                          ///< 1, 2 or 4; the number of steps is a multiple
+  uint32_t steps_of_round = kMostStepsOfRound; ///< a multiple of parts
 
   uint32_t slots_of_unit() const { return 2 * group; }
   uint32_t slots_of_step() const { return kUnitsOfStep * slots_of_unit(); }
-  uint32_t slots_of_round() const { return kStepsOfRound * slots_of_step(); }
+  uint32_t slots_of_round() const { return steps_of_round * slots_of_step(); }
   /// Entries of a row in a group.
   uint32_t kept() const { return group / 2; }
 
-  static constexpr uint32_t kUnitsOfStep = 4, kStepsOfRound = 4;
+  static constexpr uint32_t kUnitsOfStep = 4, kMostStepsOfRound = 4;
 };
 
-/// A column of A, and the rows of the panel (bit r: the r-th) whose entries are taken here; none:
-/// the slot only fills its group, and the column is any of the window.
+/// A position, and the rows of the panel (bit r: the r-th) whose entries of its column are taken
+/// here; none: the slot only fills its group, and the position is any of the window.
 struct PanelSlot {
-  uint32_t column = 0;
+  uint32_t position = 0;
   uint64_t rows = 0;
 };
 
 struct PanelPacking {
   PanelShape shape;
   uint32_t columns = 0; ///< of A
+  uint32_t stride = 1;  ///< between neighbouring positions; has no divisor in common with `columns`
   uint32_t steps = 0;   ///< of every panel
-  uint32_t advance = 0; ///< columns between the windows of two rounds
+  uint32_t advance = 0; ///< positions between the windows of two rounds
   /// [panel][step][slot]
   std::vector<PanelSlot> slots;
   uint64_t second_slots = 0; ///< that take up what a column has left
   uint64_t conflicts = 0;    ///< slots whose unit has their bank already
 
-  /// The columns that a round sees: [first, last). The last window ends with the columns.
-  uint32_t first_column(uint32_t round) const {
+  /// Of A.
+  uint32_t column_at(uint32_t position) const {
+    return static_cast<uint32_t>(uint64_t{position} * stride % columns);
+  }
+  /// The positions that a round sees: [first, last). The last window ends with the columns.
+  uint32_t first_position(uint32_t round) const {
     const uint64_t last_window = columns - std::min(columns, shape.window);
     return static_cast<uint32_t>(std::min(last_window, uint64_t{round} * advance));
   }
-  uint32_t last_column(uint32_t round) const {
-    return std::min(columns, first_column(round) + shape.window);
+  uint32_t last_position(uint32_t round) const {
+    return std::min(columns, first_position(round) + shape.window);
   }
 
-  uint32_t rounds() const {
-    return (steps + PanelShape::kStepsOfRound - 1) / PanelShape::kStepsOfRound;
-  }
+  uint32_t rounds() const { return (steps + shape.steps_of_round - 1) / shape.steps_of_round; }
   /// Where a step stands if a panel's steps are ordered by parts.
   uint32_t place_of_step(uint32_t step) const {
-    const uint32_t before = step / PanelShape::kStepsOfRound * PanelShape::kStepsOfRound;
-    const uint32_t of_part = std::min(PanelShape::kStepsOfRound, steps - before) / shape.parts;
+    const uint32_t before = step / shape.steps_of_round * shape.steps_of_round;
+    const uint32_t of_part = std::min(shape.steps_of_round, steps - before) / shape.parts;
     const uint32_t part = (step - before) / of_part;
     return part * (steps / shape.parts) + before / shape.parts + (step - before) % of_part;
   }
@@ -92,6 +101,7 @@ struct PanelPacking {
   }
 };
 
+/// Takes the stride, 1 or one that leaps, with which there are fewer steps.
 /// Panel p has the rows row_order[panel_begin[p] .. panel_begin[p + 1]), at most shape.rows.
 PanelPacking pack_panels(const Pattern& pattern, std::span<const uint32_t> row_order,
                          std::span<const uint32_t> panel_begin, const PanelShape& shape);

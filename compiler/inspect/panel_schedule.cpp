@@ -94,11 +94,13 @@ void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
     refuse("strategy=panels has two rounds of split f32 in shared memory", "choose prefetch=2");
   if (!is_one_of(choice.splitk, 1, kMostParts))
     refuse("strategy=panels has 1, 2 or 4 parts of K", "choose splitk=1, 2 or 4");
-  if (choice.cluster.value_or(1) != 1 || choice.chunk ||
-      choice.stage.value_or(Stage::global) != Stage::global ||
+  if (!is_one_of(choice.chunk, choice.splitk.value_or(1), PanelShape::kMostStepsOfRound))
+    refuse("strategy=panels has 1, 2 or 4 steps in a round, at least one for each part of K",
+           "choose chunk=4");
+  if (choice.cluster.value_or(1) != 1 || choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=panels has no clusters, no chunk or stage, and no weights but its stream",
-           "leave cluster, chunk, stage and weights out");
+    refuse("strategy=panels has no clusters or stage, and no weights but its stream",
+           "leave cluster, stage and weights out");
 }
 
 /// Many rows read B less often, few rows make more blocks of small products.
@@ -148,6 +150,9 @@ void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   const auto longest = static_cast<uint32_t>(std::max<uint64_t>(1, schedule.inner / kLeastPart));
   tile.splitk = choice.splitk.value_or(std::bit_floor(
       std::clamp(wanted / (tile.groups * tile.warps), 1u, std::min(longest, kMostParts))));
+  if (choice.chunk)
+    tile.splitk = std::min(tile.splitk, *choice.chunk);
+  tile.chunk = choice.chunk.value_or(PanelShape::kMostStepsOfRound);
   schedule.threads_x = kWarp * tile.warps;
   const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
   if (threads > kThreadsPerBlock)
@@ -161,6 +166,7 @@ PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
   shape.rows = schedule.tile.rows;
   shape.group = is_tf32(schedule) ? 2 : 4;
   shape.parts = schedule.tile.splitk;
+  shape.steps_of_round = schedule.tile.chunk;
   // Half as many columns again as a round takes, where some are empty; with as many as a window
   // has on their way, which is the most, they have to fit.
   const double positions = std::max(1.0, double(pattern.rows) * pattern.columns);
@@ -282,7 +288,7 @@ SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
   const PanelPacking& packing = schedule.panels;
   const PanelStep step = panel_step(schedule);
   const uint64_t blocks = 4 * schedule.tile.vec; // of 8 columns
-  const uint64_t round = PanelShape::kStepsOfRound;
+  const uint64_t round = packing.shape.steps_of_round;
   SpmmPrediction prediction;
   const uint64_t parts = panel_operands(schedule.problem).parts;
   prediction.multiply_adds = round * step.fragments * blocks * parts * (parts + 1) / 2;

@@ -1,7 +1,7 @@
 // The tile of the panels strategy (compiler/inspect/panel_packing.h), and what follows from it. Its
 // words mean: `rows` of C for a panel (16, 32 or 64), 32 * `vec` columns for a warp, `warps` along
-// N, `groups` panels in a block, `splitk` warps (1, 2 or 4) that have parts of a panel's K,
-// `prefetch` rounds of B in shared memory, the one at hand included.
+// N, `groups` panels in a block, `splitk` warps (1, 2 or 4) that have parts of a panel's K, `chunk`
+// steps of a round (1, 2 or 4), `prefetch` rounds of B in shared memory, the one at hand included.
 #pragma once
 
 #include "compiler/inspect/spmm_schedule.h"
@@ -39,9 +39,9 @@ PanelStep panel_step(const SpmmSchedule& schedule);
 /// its end.
 uint32_t panel_steps_ahead(const SpmmProblem& problem);
 
-/// B in shared memory: row k at place k % rows, which are `pitch` bytes apart; of split f32 the
-/// first parts of a row, then the second ones, then the third. Rows that differ modulo 8 (tf32: 4)
-/// begin in different banks.
+/// B in shared memory: the row of position k at place k % rows, which are `pitch` bytes apart; of
+/// split f32 the first parts of a row, then the second ones, then the third. Rows that differ
+/// modulo 8 (tf32: 4) begin in different banks.
 struct PanelStaging {
   uint32_t rows = 0, pitch = 0;
   uint64_t bytes() const { return uint64_t{rows} * pitch; }

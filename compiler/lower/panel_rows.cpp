@@ -100,11 +100,15 @@ void PanelRows::end_round() {
 
 void PanelRows::move_on(Front& front) {
   const Operand advance = Operand::integer(schedule_.panels.advance);
-  builder_.offset(front.source,
-                  Operand::integer(int64_t{schedule_.panels.advance} *
-                                   static_cast<int64_t>(problem_.ldb) * size_),
-                  front.source);
-  wrapped(builder_.add(Scalar::i32, front.place, advance), front.place);
+  if (leaps())
+    wrapped(add(front.row, int64_t{rows_over(schedule_.panels.advance)}), schedule_.panels.columns,
+            front.row);
+  else
+    builder_.offset(front.source,
+                    Operand::integer(int64_t{schedule_.panels.advance} *
+                                     static_cast<int64_t>(problem_.ldb) * size_),
+                    front.source);
+  wrapped(builder_.add(Scalar::i32, front.place, advance), staging_.rows, front.place);
   builder_.sub(Scalar::i32, front.left, advance, front.left);
 }
 
@@ -176,19 +180,27 @@ PanelRows::Front PanelRows::front_of(uint32_t first, uint32_t end) {
   set_piece();
   const int64_t row_bytes = static_cast<int64_t>(problem_.ldb) * size_;
   Front front;
-  front.source =
-      builder_.offset(builder_.index(piece_source_, piece_row_, Operand::integer(row_bytes)),
-                      Operand::integer(row_bytes * first));
+  if (leaps()) {
+    const Reg leapt = arithmetic_.in_register(
+        arithmetic_.mul(add(piece_row_, int64_t{first}), schedule_.panels.stride));
+    front.row = arithmetic_.in_register(arithmetic_.rem(leapt, schedule_.panels.columns));
+    front.source = piece_source_;
+  } else {
+    front.source =
+        builder_.offset(builder_.index(piece_source_, piece_row_, Operand::integer(row_bytes)),
+                        Operand::integer(row_bytes * first));
+  }
   front.place =
-      wrapped(builder_.add(Scalar::i32, piece_row_, Operand::integer(first % staging_.rows)));
+      wrapped(builder_.add(Scalar::i32, piece_row_, Operand::integer(first % staging_.rows)),
+              staging_.rows);
   front.left = arithmetic_.in_register(arithmetic_.sub(int64_t{end} - int64_t{first}, piece_row_));
   return front;
 }
 
-/// A place below twice the number of places, brought below it.
-Reg PanelRows::wrapped(Reg place, Reg result) {
-  const Reg before = builder_.sub(Scalar::i32, place, Operand::integer(staging_.rows));
-  return builder_.value(Opcode::minu, Scalar::i32, {place, before}, result);
+/// A number below twice `count`, brought below it.
+Reg PanelRows::wrapped(Reg number, uint32_t count, Reg result) {
+  const Reg before = builder_.sub(Scalar::i32, number, Operand::integer(count));
+  return builder_.value(Opcode::minu, Scalar::i32, {number, before}, result);
 }
 
 Reg PanelRows::inside(const Front& front, Number offset) {
@@ -200,7 +212,7 @@ Reg PanelRows::inside(const Front& front, Number offset) {
 }
 
 Reg PanelRows::target_of(const Front& front, Number offset) {
-  const Reg place = offset.is(0) ? front.place : wrapped(add(front.place, offset));
+  const Reg place = offset.is(0) ? front.place : wrapped(add(front.place, offset), staging_.rows);
   return builder_.index(piece_staged_, place, Operand::integer(staging_.pitch));
 }
 
@@ -232,6 +244,16 @@ void PanelRows::copy_pieces(const Front& front, uint32_t rows) {
 /// Pointer to the row `offset` rows behind the front's.
 ir::Reg PanelRows::source_of(const Front& front, Number offset) {
   const int64_t row_bytes = static_cast<int64_t>(problem_.ldb) * size_;
+  if (leaps()) {
+    const uint32_t columns = schedule_.panels.columns;
+    Number over = 0;
+    if (offset.is_known())
+      over = int64_t{rows_over(static_cast<uint64_t>(offset.value()))};
+    else
+      over = arithmetic_.rem(arithmetic_.mul(offset, schedule_.panels.stride), columns);
+    const Reg row = over.is(0) ? front.row : wrapped(add(front.row, over), columns);
+    return builder_.index(front.source, row, Operand::integer(row_bytes));
+  }
   if (offset.is(0))
     return front.source;
   return offset.is_known()
@@ -320,7 +342,11 @@ void PanelRows::copy_elements(Reg first, uint32_t most, uint32_t end) {
   builder_.if_begin(
       both(less(number, Operand::integer(most * words)), less(row, Operand::integer(end))));
   const int64_t ldb = static_cast<int64_t>(problem_.ldb) * size_;
-  const Reg source = builder_.index(place_.b, row, Operand::integer(row_major ? ldb : size_));
+  Reg row_of_b = row;
+  if (leaps())
+    row_of_b = arithmetic_.in_register(
+        arithmetic_.rem(arithmetic_.mul(row, schedule_.panels.stride), schedule_.panels.columns));
+  const Reg source = builder_.index(place_.b, row_of_b, Operand::integer(row_major ? ldb : size_));
   const Reg column = add(place_.block_column, arithmetic_.mul(word, together));
   std::vector<Reg> values;
   for (uint32_t i = 0; i < together; ++i) {

@@ -1,4 +1,5 @@
-// Rows of B on their way into shared memory, for the panels kernel (spmm_panels.h). Rows lie as
+// Rows of B on their way into shared memory, for the panels kernel (spmm_panels.h), in the order of
+// positions (panel_packing.h). Rows lie as
 // PanelStaging says, a block has its columns of them. f16, bf16 and tf32 come by asynchronous
 // copies where B has pieces of 16 bytes; so does f32 in three parts, a round earlier, into places
 // of the thread that copies (panel_raw_bytes), from where a share is split behind each step's
@@ -48,9 +49,10 @@ public:
 
 private:
   /// Rows that are copied at once: where this thread's first one lies in memory and in shared
-  /// memory (below staging_.rows), and how many rows there are from that one on.
+  /// memory (below staging_.rows), and how many rows there are from that one on. Where positions
+  /// leap `row` is its number in B, and `source` that of row 0.
   struct Front {
-    ir::Reg source, place, left;
+    ir::Reg source, place, left, row;
     uint32_t most = UINT32_MAX; ///< from the block's first row on
   };
   /// 16 bytes of a row in registers.
@@ -65,9 +67,14 @@ private:
   uint32_t pieces_of_row() const { return block_columns() / (piece_bytes_ / size_); }
   uint32_t rows_at_once() const { return threads() / pieces_of_row(); }
   uint32_t passes(uint32_t rows) const;
+  bool leaps() const { return schedule_.panels.stride != 1; }
+  /// Rows of B that `positions` leap over, modulo all of them.
+  uint32_t rows_over(uint64_t positions) const {
+    return schedule_.panels.column_at(static_cast<uint32_t>(positions % schedule_.panels.columns));
+  }
   bool has_shares() const { return panel_raw_bytes(schedule_) != 0; }
   /// Of a round: one for each step of a warp.
-  uint32_t shares() const { return PanelShape::kStepsOfRound / schedule_.tile.splitk; }
+  uint32_t shares() const { return schedule_.panels.shape.steps_of_round / schedule_.tile.splitk; }
   /// Passes of a round's rows that are a step's share: [first, end).
   std::pair<uint32_t, uint32_t> share(uint32_t step) const;
   void copy_share(uint32_t step);
@@ -82,7 +89,7 @@ private:
   ir::Reg inside(const Front& front, Number offset);
   ir::Reg source_of(const Front& front, Number offset);
   ir::Reg target_of(const Front& front, Number offset);
-  ir::Reg wrapped(ir::Reg place, ir::Reg result = {});
+  ir::Reg wrapped(ir::Reg number, uint32_t count, ir::Reg result = {});
   void copy_piece(const Front& front, Number offset);
   Piece piece_of(const Front& front, Number offset);
   Piece load_piece(const Front& front, Number offset);

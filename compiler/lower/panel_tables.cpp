@@ -69,7 +69,7 @@ public:
         write_group(rows, row, group, slots.subspan(size_t{group} * shape_.group, shape_.group),
                     to);
     for (uint32_t slot = 0; slot < slots.size(); ++slot) {
-      const uint32_t place = slots[slot].column % staging_.rows * staging_.pitch;
+      const uint32_t place = slots[slot].position % staging_.rows * staging_.pitch;
       // A lane of tf32 loads the places of its four slots at once.
       const uint32_t at = operands_.is_tf32() ? slot % 4 * 4 + slot / 4 : slot;
       std::memcpy(to + step_.places_offset + 4 * at, &place, 4);
@@ -85,7 +85,7 @@ private:
         kept[count++] = i;
     std::vector<double> values[2] = {zeros(), zeros()};
     for (uint32_t i = 0; i < count; ++i)
-      values[i] = weight(rows[row], slots[kept[i]].column);
+      values[i] = weight(rows[row], schedule_.panels.column_at(slots[kept[i]].position));
     if (shape_.kept() == 2 && count == 1) {
       // The places of a pair ascend; the other holds zero.
       if (kept[0] == 3)

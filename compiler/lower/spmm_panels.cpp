@@ -73,7 +73,7 @@ public:
     zero_sums();
     uint32_t copied = 0;
     for (uint32_t round = 0; round + 1 < tile_.prefetch; ++round) {
-      const uint32_t end = round < packing_.rounds() ? packing_.last_column(round) : copied;
+      const uint32_t end = round < packing_.rounds() ? packing_.last_position(round) : copied;
       rows_->copy_first(copied, end);
       copied = end;
     }
@@ -168,11 +168,11 @@ private:
   }
 
   /// Of a round, this warp's.
-  uint32_t own_steps() const { return PanelShape::kStepsOfRound / tile_.splitk; }
+  uint32_t own_steps() const { return packing_.shape.steps_of_round / tile_.splitk; }
 
   void write_rounds() {
-    const uint32_t whole = packing_.steps / PanelShape::kStepsOfRound;
-    const uint32_t rest = packing_.steps % PanelShape::kStepsOfRound / tile_.splitk;
+    const uint32_t whole = packing_.steps / packing_.shape.steps_of_round;
+    const uint32_t rest = packing_.steps % packing_.shape.steps_of_round / tile_.splitk;
     // Round r brings what round r + prefetch - 1 sees besides the columns of the one before it.
     if (whole > 0 && moves_on())
       rows_->begin_rounds(packing_.shape.window + (tile_.prefetch - 2) * packing_.advance);

@@ -36,6 +36,7 @@ constexpr const char* kTiles[] = {
     "strategy=panels,rows=16,vec=4,groups=4,warps=1",
     "strategy=panels,rows=32,vec=2,groups=2,warps=1,splitk=2",
     "strategy=panels,rows=16,vec=1,groups=1,warps=2,splitk=4",
+    "strategy=panels,rows=16,vec=2,groups=2,warps=1,splitk=2,chunk=2",
 };
 
 SpmmProblem problem_of(Random& random, const Kind& kind, uint32_t columns) {
@@ -93,7 +94,9 @@ TEST_CASE("panels whose windows move along K, the last round short") {
            {"strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=1,prefetch=2",
             "strategy=panels,rows=16,vec=2,warps=1,groups=2,splitk=1,prefetch=3",
             "strategy=panels,rows=32,vec=1,warps=2,groups=1,splitk=2,prefetch=3",
-            "strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=4,prefetch=2"}) {
+            "strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=4,prefetch=2",
+            "strategy=panels,rows=32,vec=2,warps=1,groups=1,splitk=1,chunk=1,prefetch=3",
+            "strategy=panels,rows=16,vec=1,warps=1,groups=1,splitk=2,chunk=2,prefetch=3"}) {
         const SpmmCase test =
             case_of(random, problem, 40, inner, RowShape::uniform, ValueShape::unit, 0);
         check_roads(test, tile_for(kind, tile), inner == 600 ? "sm_80" : "sm_90", {}, counts);
