@@ -17,13 +17,18 @@ namespace sparsertc {
 namespace {
 
 /// Fewer warps look less often at what is not there yet; large factors have work for more of them.
-/// Measured on an H200 with 64, 128 and 192 threads: from about this size on the last are faster.
+/// Measured on an H200: from about the first size on 192 threads are faster than 128, ibmpg1, of
+/// 800,000 entries, is fastest with 384.
 uint32_t dataflow_threads(const LuTables& tables, const LuGpuOptions& options) {
-  constexpr uint64_t kLargeFactors = 140'000;
+  constexpr uint64_t kLargeFactors = 140'000, kVeryLargeFactors = 500'000;
   if (options.threads > 0)
     return options.threads;
-  return tables.nnz() < kLargeFactors ? 128 : 192;
+  return tables.nnz() < kLargeFactors ? 128 : tables.nnz() < kVeryLargeFactors ? 192 : 384;
 }
+
+/// Of a block, that a solve as dataflow keeps busy: it has little work and waits most of the time.
+/// With two ibmpg1 and ScaleMicrogrid are solved in less time than with four or six.
+constexpr uint32_t kSolveWarps = 2;
 
 uint32_t number_bytes(const LuGpuOptions& options, bool single) {
   return (single ? 4 : 8) * (options.complex ? 2 : 1);
@@ -52,9 +57,10 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
                              const LuGpuOptions& options, TaskPool* pool) {
   LuGpuProgram program;
   program.choice = choose_lu_strategy(
-      tables, {options.strategy, options.complex, number_bytes(options, options.single),
-               device.multiprocessors, device.memory_bytes, options.most_table_bytes,
-               options.fusion, options.atomics, options.tail_columns, options.budget});
+      tables,
+      {options.strategy, options.complex, number_bytes(options, options.single),
+       device.multiprocessors, device.memory_bytes, options.most_table_bytes, options.fusion,
+       options.atomics, options.tail_columns, options.budget, device.nvrtc});
   LuDataflowOptions deal;
   const uint32_t threads = dataflow_threads(tables, options);
   deal.warps = lu::gpu_streams(device.multiprocessors, threads);
@@ -70,6 +76,8 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
     program.right_looking = make_right_looking(tables, program.choice.right_looking);
   }
   deal.products_of_lane = options.solve_products;
+  deal.block_warps = threads / LuDataflow::kLanes;
+  deal.busy_warps = options.threads > 0 ? deal.block_warps : kSolveWarps;
   const bool one_block = one_block_solves(device, tables, options);
   const auto make_solve = [&](bool transposed) -> lu::GpuFlows::Solve {
     if (one_block)

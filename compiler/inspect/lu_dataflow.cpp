@@ -46,9 +46,10 @@ struct Gate {
 /// fewest packets so far.
 class Dealer {
 public:
-  explicit Dealer(uint32_t streams) : streams_(streams) {
-    for (uint32_t s = 0; s < streams; ++s)
-      shortest_.push({0, s});
+  explicit Dealer(const LuDataflowOptions& options) : streams_(std::max(options.warps, 1u)) {
+    for (uint32_t s = 0; s < streams_.size(); ++s)
+      if (s % options.block_warps < options.busy_warps)
+        shortest_.push({0, s});
   }
 
   /// `tasks` do not depend on one another.
@@ -153,7 +154,7 @@ LuDataflow make_factor_dataflow(const LuTables& tables, const LuGather& gather,
   const auto hop_of = [&](uint64_t id) { return cut.tasks[id].ready / kHopClocks; };
   std::stable_sort(order.begin(), order.end(),
                    [&](uint64_t a, uint64_t b) { return hop_of(a) < hop_of(b); });
-  Dealer dealer(std::max(options.warps, 1u));
+  Dealer dealer(options);
   std::vector<Task> together;
   for (size_t first = 0; first < order.size();) {
     const uint64_t hop = hop_of(order[first]);
@@ -204,7 +205,7 @@ LuDataflow make_solve_dataflow(const LuTables& tables, const LuDataflowOptions& 
   const std::vector<uint32_t>& index = transposed ? tables.row_index : tables.column_index;
   const std::vector<uint32_t>& order = transposed ? tables.row_order : tables.column_order;
 
-  Dealer dealer(std::max(options.warps, 1u));
+  Dealer dealer(options);
   std::vector<Task> tasks;
   const auto add_levels = [&](const LuLevels& levels, bool forward) {
     for (uint64_t level = 0; level < levels.count(); ++level) {

@@ -15,6 +15,10 @@ struct LuDataflowOptions {
   /// A task gets so many lanes (a power of 2, at most a warp) that none has more products than
   /// this; more than LuDataflow::kProducts take further packets.
   uint32_t products_of_lane = LuDataflow::kProducts;
+  /// Of each `block_warps` streams so many get tasks; the others are empty. Fewer warps that wait
+  /// look less often.
+  uint32_t block_warps = 1;
+  uint32_t busy_warps = 1;
 };
 
 /// The factorization. UserError where the factors have 2^31 entries or more.

@@ -390,8 +390,16 @@ private:
     const Reg largest_input = largest_of_warp(largest_input_);
     b_.if_begin(
         b_.compare(Comparison::eq, Scalar::i32, b_.special(Special::lane), Operand::integer(0)));
-    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest), largest);
-    b_.atomic(Atomic::max, status_, offsetof(LuStatusRecord, largest_input), largest_input);
+    note_maximum(offsetof(LuStatusRecord, largest), largest);
+    note_maximum(offsetof(LuStatusRecord, largest_input), largest_input);
+    b_.end();
+  }
+
+  /// Most warps find that another had a larger one.
+  void note_maximum(size_t offset, Reg bits) {
+    const Reg known = b_.load_ordered(ir::Order::relaxed_device, status_, int64_t(offset));
+    b_.if_begin(b_.compare(Comparison::gt, Scalar::i64, bits, known));
+    b_.atomic(Atomic::max, status_, int64_t(offset), bits);
     b_.end();
   }
 

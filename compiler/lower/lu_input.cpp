@@ -45,15 +45,19 @@ public:
     b_.end();
     b_.end();
 
+    const Reg j = b_.constant(Scalar::i32, Operand::integer(-1));
+    const Reg largest = b_.constant(Scalar::i64, zero);
+    const Reg given_largest = b_.constant(Scalar::i64, zero);
+    const Reg nothing = b_.constant(Scalar::i64, zero);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, t, entries));
     const auto read = [&](Reg array, uint32_t bytes) {
       return b_.load(element(array, t, bytes), 0, 1, Cache::readonly);
     };
-    const Reg from = read(source, kWord), to = read(slot, kWord), j = read(column, kWord);
+    const Reg from = read(source, kWord), to = read(slot, kWord);
+    b_.move(read(column, kWord), j);
     const Reg factor = read(scale, sizeof(double));
     const LuNumber value = load_scaled(element(a, from, given_bytes()), factor, Cache::readonly);
-    const Reg size = ordered_bits(magnitude(value));
-    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, size);
+    b_.move(ordered_bits(magnitude(value)), largest);
     b_.if_begin(b_.compare(Comparison::ge, Scalar::i32, to, zero));
     store_number(element(initial, to, bytes_), value);
     b_.end();
@@ -62,7 +66,15 @@ public:
     const LuNumber given = canonical(value);
     store_number(element(values, first, bytes_), given);
     store_number(element(values, read(second, kWord), bytes_), given);
-    b_.atomic(Atomic::max, element(given_max, j, sizeof(int64_t)), 0, size);
+    b_.move(largest, given_largest);
+    b_.end();
+    b_.end();
+    take_largest(j, largest);
+    take_largest(j, given_largest);
+    b_.if_begin(begins_column(j));
+    b_.atomic(Atomic::max, element(column_max, j, sizeof(int64_t)), 0, largest);
+    b_.if_begin(b_.compare(Comparison::ne, Scalar::i64, given_largest, nothing));
+    b_.atomic(Atomic::max, element(given_max, j, sizeof(int64_t)), 0, given_largest);
     b_.end();
     b_.end();
 
@@ -80,6 +92,34 @@ public:
     set(offsetof(LuStatusRecord, nonfinite_column), fresh.nonfinite_column);
     b_.end();
     b_.return_void();
+  }
+
+private:
+  /// The largest of the lanes from this one on that have the same column. Columns ascend, and a
+  /// warp's atomic operations at one address come one after the other.
+  void take_largest(Reg j, Reg bits) {
+    for (uint32_t distance = 1; distance < LuDataflow::kLanes; distance *= 2) {
+      const Operand step = Operand::integer(distance);
+      const Reg other = b_.shuffle(ir::Shuffle::down, j, step);
+      const Reg low =
+          b_.shuffle(ir::Shuffle::down, b_.convert(Scalar::i32, bits, Conversion::exact), step);
+      const Reg theirs = join(low, b_.shuffle(ir::Shuffle::down, upper_bits(bits), step));
+      // Lanes behind the last one give the own number.
+      b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, other, j));
+      b_.value(Opcode::max, Scalar::i64, {bits, theirs}, bits);
+      b_.end();
+    }
+  }
+
+  /// Whether this lane is the first of its warp with its column.
+  Reg begins_column(Reg j) {
+    const Reg before = b_.shuffle(ir::Shuffle::up, j, Operand::integer(1));
+    const Reg changes = b_.compare(Comparison::ne, Scalar::i32, before, j);
+    const Reg is_first =
+        b_.compare(Comparison::eq, Scalar::i32, b_.special(Special::lane), Operand::integer(0));
+    const Reg begins = b_.value(Opcode::bit_or, Scalar::pred, {changes, is_first});
+    const Reg is_column = b_.compare(Comparison::ge, Scalar::i32, j, Operand::integer(0));
+    return b_.value(Opcode::bit_and, Scalar::pred, {begins, is_column});
   }
 };
 

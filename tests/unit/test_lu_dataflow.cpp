@@ -127,13 +127,17 @@ TEST_CASE("lu dataflow: every task once, with its products, and never stuck") {
   patterns.push_back({"random", test::random_square(random, 90, 3)});
   patterns.push_back({"grid", test::random_grid(random, 9, 11, 0.2)});
   for (const test::NamedPattern& named : patterns)
-    for (const LuDataflowOptions& options : {LuDataflowOptions{1, 4}, LuDataflowOptions{3, 4},
-                                             LuDataflowOptions{64, 1}, LuDataflowOptions{5, 16}}) {
+    for (const LuDataflowOptions& options :
+         {LuDataflowOptions{1, 4}, LuDataflowOptions{3, 4}, LuDataflowOptions{64, 1},
+          LuDataflowOptions{5, 16}, LuDataflowOptions{12, 4, 6, 2}}) {
       INFO(named.name << ", " << options.warps << " warps");
       const LuTables tables = tables_of(named.pattern);
       const LuGather gather = *make_lu_gather(tables, uint64_t{1} << 30);
       const LuDataflow factor = make_factor_dataflow(tables, gather, options);
       CHECK(factor.streams() == options.warps);
+      for (uint32_t s = 0; s < options.warps; ++s)
+        if (s % options.block_warps >= options.busy_warps)
+          CHECK(factor.stream_offset[s] == factor.stream_offset[s + 1]);
       const auto slots = static_cast<uint32_t>(tables.nnz());
       const std::vector<bool> free = given_slots(factor, slots);
       const auto given_count = std::count(free.begin(), free.end(), true);
