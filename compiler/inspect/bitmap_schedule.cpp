@@ -69,9 +69,9 @@ void set_stages(Shape& shape, uint32_t chunks, uint32_t most) {
     }
 }
 
-/// From measurements of prototypes on an H200; only ratios matter.
+/// From measurements on an H200; only ratios matter.
 double estimate_clocks(const Shape& shape, uint32_t planes) {
-  constexpr double kOfTile = 9, kOfFragment = 2.5, kOfStage = 40, kBytesOfB = 19, kMeeting = 1800;
+  constexpr double kOfTile = 9, kOfFragment = 2.5, kOfStage = 40, kBytesOfB = 19, kMeeting = 3000;
   constexpr double kBusyWarps = 14;
   const double warps = double(shape.warps) * shape.parts;
   const double stages = warps * shape.row_tiles * shape.stages;

@@ -260,6 +260,9 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
                                   tile.vec * element_bytes(problem.type) <= kVectorBytes;
   if (*problem.columns != 0)
     deal_rows(pattern, schedule);
+  if (!choice.prefetch) // no more than there are
+    tile.prefetch = std::min(
+        tile.prefetch, std::max(kLeastInFlight, std::bit_ceil(schedule.stream.most_steps() + 1)));
 }
 
 } // namespace sparsertc

@@ -13,6 +13,9 @@ constexpr uint32_t kDeltaBits[] = {8, 4};
 /// How much longer the stream may become by classes: shared memory without conflicts is then worth
 /// more.
 constexpr double kMostForClasses = 1.25;
+/// How much longer the array may become by equal distances from warp to warp, of which what is
+/// unused is never read.
+constexpr double kMostForStride = 1.5;
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
@@ -115,6 +118,14 @@ uint64_t slot_bytes(uint64_t slots, uint32_t value_bytes, uint32_t delta_bits) {
 
 } // namespace
 
+uint32_t CompressedStream::most_steps() const {
+  return steps.empty() ? 0 : *std::max_element(steps.begin(), steps.end());
+}
+
+uint32_t CompressedStream::least_steps() const {
+  return steps.empty() ? 0 : *std::min_element(steps.begin(), steps.end());
+}
+
 uint32_t StagedRows::zero_after(uint32_t place) const {
   const uint32_t period = spacing() + 1;
   // The furthest within reach, so that long distances take few.
@@ -188,6 +199,10 @@ void deal_to_warps(const Pattern& pattern, uint32_t value_bytes, CompressedStrea
       stream.slots += uint64_t{of_warp} * kCompressedStep * stream.parts_of_warp();
       stream.bytes += stream.head_bytes() + uint64_t{of_warp} * stream.step_bytes(value_bytes);
     }
+  const double with_stride = static_cast<double>(stream.steps.size() * stream.stride(value_bytes));
+  stream.has_stride = with_stride <= kMostForStride * static_cast<double>(stream.bytes) &&
+                      stream.staged.count() < (1u << CompressedStream::kPlaceBits) &&
+                      stream.most_steps() < (1u << (32 - CompressedStream::kPlaceBits));
 }
 
 std::vector<CompressedPart> compress_row(const CompressedStream& stream, const RankEntries& entries,

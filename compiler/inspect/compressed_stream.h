@@ -58,22 +58,33 @@ struct CompressedStream {
   uint32_t rows_per_warp = 1;
   /// B is staged in the accumulating type.
   bool staged_wide = false;
+  /// Every warp's steps begin at a multiple of `stride()`, and its number of steps stands in its
+  /// head; else (where rows differ much, so that this would leave much unused) both are in a table.
+  bool has_stride = false;
   /// Rows with the most slots first; warp g has `rows_per_warp` of them.
   std::vector<uint32_t> rows;
   /// Of each warp of a rank, rank after rank. Descending where there is one.
   std::vector<uint32_t> steps;
   uint64_t slots = 0; ///< with those that fill up steps
-  uint64_t bytes = 0;
+  uint64_t bytes = 0; ///< that are read
 
   uint32_t warps() const { return static_cast<uint32_t>(steps.size()) / ranks; }
+  uint32_t most_steps() const; ///< of any warp
+  uint32_t least_steps() const;
   /// Parts a warp works on at once.
   uint32_t parts_of_warp() const { return rows_per_warp * parts; }
   uint32_t delta_bytes() const { return kCompressedStep * staged.delta_bits / 8; }
-  /// First places of a warp's parts, four bytes each, in whole sectors of memory.
+  /// A word for each of a warp's parts, in whole sectors of memory: the first place in the low
+  /// bits, above them the warp's number of steps where `has_stride`.
+  static constexpr uint32_t kPlaceBits = 18;
   uint32_t head_bytes() const { return (4 * parts_of_warp() + 31) / 32 * 32; }
   /// Values, then distances, so that the next step's values are aligned again.
   uint32_t step_bytes(uint32_t value_bytes) const {
     return (parts_of_warp() * (kCompressedStep * value_bytes + delta_bytes()) + 15) / 16 * 16;
+  }
+  /// From warp to warp, where `has_stride`.
+  uint64_t stride(uint32_t value_bytes) const {
+    return head_bytes() + uint64_t{most_steps()} * step_bytes(value_bytes);
   }
 };
 

@@ -68,33 +68,41 @@ Reg CompressedStaging::place_of(Reg row) {
   return add(add(row, zeros), Operand::integer(1));
 }
 
-/// Calls body(row of B, j) for the rows first, first + stride, ..., `in_flight` of them in a
-/// round and all of a round before finish(j): `stride` rows are between a thread's. `first` <
-/// stride.
+/// Calls body(first of the round, j, inside) for the rows first, first + stride, ..., at most
+/// `in_flight` of them in a round and all of a round before finish(j, inside): `stride` rows are
+/// between a thread's, `first` < stride. `inside` is valid where not all threads have the row.
 template <class Body, class Finish>
 void CompressedStaging::for_rows(Reg first, uint32_t stride, uint32_t in_flight, Body body,
                                  Finish finish) {
   const uint32_t rows = stream_.staged.rows;
-  const auto round = [&](Reg row, uint32_t count, bool whole) {
+  const uint32_t of_all = rows / stride;
+  // Rows of a round, and whether the last is only there for some threads.
+  const auto round = [&](Reg row, uint32_t count, bool is_last_shared) {
     std::vector<Reg> inside(count);
     for (uint32_t j = 0; j < count; ++j) {
-      if (!whole)
-        inside[j] = less(row, Operand::integer(int64_t{rows} - int64_t{j} * stride));
+      if (is_last_shared && j + 1 == count)
+        inside[j] = less(first, Operand::integer(rows - of_all * stride));
       body(row, j, inside[j]);
     }
     for (uint32_t j = 0; j < count; ++j)
       finish(j, inside[j]);
   };
-  const uint32_t whole = rows / (stride * in_flight);
-  if (whole > 0) {
-    const Reg i = builder_.for_loop(Operand::integer(int64_t{whole} * stride * in_flight),
-                                    stride * in_flight);
-    round(add(first, i), in_flight, true);
-    builder_.end();
+  const uint32_t all = ceil_div(rows, stride);
+  uint32_t done = 0;
+  if (all > in_flight) {
+    done = of_all / in_flight * in_flight;
+    const bool in_loop = done > in_flight;
+    const Reg row = in_loop ? add(first, builder_.for_loop(Operand::integer(int64_t{done} * stride),
+                                                           in_flight * stride))
+                            : first;
+    if (done > 0)
+      round(row, in_flight, false);
+    if (in_loop)
+      builder_.end();
   }
-  const uint32_t done = whole * stride * in_flight;
-  if (done < rows)
-    round(add(first, Operand::integer(done)), ceil_div(rows - done, stride), false);
+  if (done < all)
+    round(done == 0 ? first : add(first, Operand::integer(done * stride)), all - done,
+          of_all < all);
 }
 
 void CompressedStaging::copy_pieces() {
@@ -115,11 +123,11 @@ void CompressedStaging::copy_pieces() {
       source = builder_.select(builder_.function().type_of(source), inside, source, given_.b);
     }
   }
+  const bool is_regular = stride % stream_.staged.spacing() == 0;
   Reg from, to;
   for_rows(
       div(given_.thread, pieces), stride, kCopiesInFlight,
       [&](Reg row, uint32_t j, Reg inside) {
-        const bool is_regular = stride % stream_.staged.spacing() == 0;
         if (j == 0 || !is_regular) {
           const Reg mine = j == 0 ? row : add(row, Operand::integer(j * stride));
           from = builder_.index(source, mine, Operand::integer(b_row_bytes_));
@@ -146,32 +154,51 @@ void CompressedStaging::copy_pieces() {
 
 void CompressedStaging::copy_elements() {
   const bool one = stream_.columns_per_block == 1;
-  const Reg column = one ? builder_.constant(Scalar::i32, Operand::integer(0))
-                         : builder_.for_loop(Operand::integer(stream_.columns_per_block), 1);
-  const Reg of_b = add(column, given_.block_column);
-  const Reg is_there = less(of_b, Operand::integer(*problem_.columns));
+  const Reg column =
+      one ? Reg{} : builder_.for_loop(Operand::integer(stream_.columns_per_block), 1);
+  const Reg of_b = one ? given_.block_column : add(column, given_.block_column);
+  Reg is_there; // valid where a column may not be
+  if (schedule_.guarded)
+    is_there = less(of_b, Operand::integer(*problem_.columns));
   const Reg source = builder_.index(given_.b, of_b, Operand::integer(b_column_bytes_));
   const Reg shared =
       one ? given_.staged : builder_.index(given_.staged, column, Operand::integer(staged_size_));
+  const uint32_t stride = schedule_.threads_x;
+  const bool is_regular = stride % stream_.staged.spacing() == 0;
   std::vector<Reg> loaded(kElementsInFlight), to(kElementsInFlight);
+  const auto places_after = [&](uint32_t j) {
+    return is_regular ? int64_t{j} * stride + j * stride / stream_.staged.spacing() : 0;
+  };
+  Reg from, first_to;
   for_rows(
-      given_.thread, schedule_.threads_x, kElementsInFlight,
+      given_.thread, stride, kElementsInFlight,
       [&](Reg row, uint32_t j, Reg inside) {
-        const Reg mine = j == 0 ? row : add(row, Operand::integer(j * schedule_.threads_x));
-        to[j] = builder_.index(shared, place_of(mine), Operand::integer(row_bytes_));
-        loaded[j] = builder_.constant(element_,
-                                      element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0));
-        builder_.if_begin(inside.valid()
-                              ? builder_.value(Opcode::bit_and, Scalar::pred, {inside, is_there})
-                              : is_there);
-        builder_.load(builder_.index(source, mine, Operand::integer(b_row_bytes_)), 0, 1,
-                      Cache::readonly, loaded[j]);
-        builder_.end();
+        const int64_t offset = int64_t{j} * stride * b_row_bytes_;
+        const bool is_near = is_regular && offset < kMostOffset;
+        const Reg mine = j == 0 || is_near ? row : add(row, Operand::integer(j * stride));
+        if (j == 0 || !is_near)
+          from = builder_.index(source, mine, Operand::integer(b_row_bytes_));
+        if (j == 0 || !is_regular)
+          first_to = builder_.index(shared, place_of(mine), Operand::integer(row_bytes_));
+        to[j] = first_to;
+        Reg condition = inside.valid() ? inside : is_there;
+        if (inside.valid() && is_there.valid())
+          condition = builder_.value(Opcode::bit_and, Scalar::pred, {inside, is_there});
+        if (condition.valid()) {
+          loaded[j] = builder_.constant(element_, element_ == Scalar::f32 ? Operand::f32(0)
+                                                                          : Operand::bits(0));
+          builder_.if_begin(condition);
+        } else {
+          loaded[j] = builder_.fresh(element_);
+        }
+        builder_.load(from, is_near ? offset : 0, 1, Cache::readonly, loaded[j]);
+        if (condition.valid())
+          builder_.end();
       },
       [&](uint32_t j, Reg inside) {
         if (inside.valid())
           builder_.if_begin(inside);
-        builder_.store(to[j], 0,
+        builder_.store(to[j], places_after(j) * row_bytes_,
                        staged_element_ == element_ ? loaded[j] : widen(builder_, loaded[j]));
         if (inside.valid())
           builder_.end();
@@ -189,8 +216,10 @@ void CompressedStaging::store_zeros() {
     builder_.constant(staged_element_,
                       staged_element_ == Scalar::f32 ? Operand::f32(0) : Operand::bits(0),
                       zeros[i]);
-  const Reg round = builder_.for_loop(Operand::integer(total), schedule_.threads_x);
-  const Reg number = add(round, given_.thread);
+  const bool in_loop = total > schedule_.threads_x;
+  const Reg number =
+      in_loop ? add(builder_.for_loop(Operand::integer(total), schedule_.threads_x), given_.thread)
+              : given_.thread;
   builder_.if_begin(less(number, Operand::integer(total)));
   const Reg row = div(number, pieces);
   const Reg place = builder_.value(
@@ -201,7 +230,8 @@ void CompressedStaging::store_zeros() {
     at = builder_.index(at, rem(number, pieces), Operand::integer(width * staged_size_));
   builder_.store(at, 0, zeros, width);
   builder_.end();
-  builder_.end();
+  if (in_loop)
+    builder_.end();
 }
 
 } // namespace sparsertc

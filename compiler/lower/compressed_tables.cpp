@@ -8,16 +8,6 @@
 
 namespace sparsertc {
 
-std::vector<StepDrop> drops_of(const CompressedStream& stream) {
-  std::vector<StepDrop> drops; // of the only rank
-  for (uint32_t warp = 1; warp <= stream.warps(); ++warp) {
-    const uint32_t steps = warp == stream.warps() ? 0 : stream.steps[warp];
-    if (steps < stream.steps[warp - 1])
-      drops.push_back({warp, stream.steps[warp - 1] - steps});
-  }
-  return drops;
-}
-
 std::vector<uint8_t> compressed_stream_bytes(const SpmmSchedule& schedule, const Pattern& pattern,
                                              const std::vector<double>& weights) {
   const CompressedStream& stream = schedule.stream;
@@ -25,10 +15,12 @@ std::vector<uint8_t> compressed_stream_bytes(const SpmmSchedule& schedule, const
   const uint32_t per_piece = std::min(kCompressedStep, 16 / size);
   const uint32_t pieces = kCompressedStep / per_piece;
   const uint32_t parts = stream.parts_of_warp();
+  const uint64_t stride = stream.has_stride ? stream.stride(size) : 0;
   std::vector<uint8_t> bytes;
-  bytes.reserve(stream.bytes);
+  bytes.reserve(std::max<uint64_t>(stream.bytes, stride * stream.steps.size()));
   std::vector<CompressedPart> of_warp(parts);
   std::vector<uint64_t> row_offset(parts);
+  uint64_t read = 0;
   for (uint32_t number = 0; number < stream.steps.size(); ++number) {
     const uint32_t rank = number / stream.warps(), warp = number % stream.warps();
     const size_t begin = bytes.size();
@@ -48,8 +40,9 @@ std::vector<uint8_t> compressed_stream_bytes(const SpmmSchedule& schedule, const
         row_offset[r * stream.parts + p] = offset;
       }
     }
+    const uint32_t above = stream.has_stride ? steps << CompressedStream::kPlaceBits : 0;
     for (const CompressedPart& part : of_warp)
-      put_bytes(bytes, part.first_place);
+      put_bytes(bytes, part.first_place | above);
     bytes.resize(begin + stream.head_bytes());
     for (uint32_t step = 0; step < steps; ++step) {
       const size_t step_begin = bytes.size();
@@ -71,8 +64,15 @@ std::vector<uint8_t> compressed_stream_bytes(const SpmmSchedule& schedule, const
       }
       bytes.resize(step_begin + stream.step_bytes(size));
     }
+    read += bytes.size() - begin;
+    if (stream.has_stride) {
+      bytes.resize(begin + stride);
+      if (warp + 1 == stream.warps())
+        bytes.resize(bytes.size() +
+                     (schedule.tile_count() * schedule.tile.warps - stream.warps()) * stride);
+    }
   }
-  if (bytes.size() != stream.bytes)
+  if (read != stream.bytes)
     throw InternalError("the compressed stream has not the length that was planned");
   return bytes;
 }

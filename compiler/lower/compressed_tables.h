@@ -9,16 +9,10 @@
 
 namespace sparsertc {
 
-/// Rank after rank, warp after warp. `weights` are those of the pattern, rounded to the type.
+/// Rank after rank, warp after warp; with a stride also warps that only fill up the grid. `weights`
+/// are those of the pattern, rounded to the type.
 std::vector<uint8_t> compressed_stream_bytes(const SpmmSchedule& schedule, const Pattern& pattern,
                                              const std::vector<double>& weights);
-
-/// Where the number of steps becomes smaller: from warp `first` on by `less`.
-struct StepDrop {
-  uint32_t first, less;
-};
-/// Of a stream of one rank.
-std::vector<StepDrop> drops_of(const CompressedStream& stream);
 
 /// Of each rank's warp the steps, the steps of all before it, its number in the stream, and a word
 /// of nothing; `slots` warps a rank, of which the last ones may not be there.

@@ -8,9 +8,13 @@
 //   the parts' sums are added between lanes, pairwise by distance 1, 2, 4, ...
 //   lanes of part 0: epilogue and store
 //
-// A lane copies what it reads itself, so that no step needs a barrier. How many steps a warp takes
-// and where its part of the stream begins follow from its number by a few comparisons in the code,
-// where few lengths occur; from a table otherwise.
+// A lane copies what it reads itself, so that no step needs a barrier. Where a warp's part of the
+// stream begins follows from its number, and how many steps it takes stands there; where rows
+// differ much, both are in a table, which must come first.
+//
+// Code is fetched while it runs for the first time, at 70 to 150 clocks for 8 instructions of an
+// H200: as long as all else where the stream is short. So what comes before the loop is kept short,
+// and itself is made of loops.
 #include "compiler/lower/spmm_compressed.h"
 
 #include "compiler/inspect/compressed_schedule.h"
@@ -39,8 +43,10 @@ using ir::Special;
 using ir::Type;
 
 constexpr uint32_t kWarp = 32;
-/// Lengths up to which they stand in the code.
-constexpr size_t kMostLengthsInCode = 8;
+/// Steps whose copies stand in the code one by one before the loop.
+constexpr uint32_t kMostStartsInCode = 2;
+/// Columns of a lane below which all slots of a step stand in the code, and how many do else.
+constexpr uint32_t kFewColumns = 4, kSlotsInCode = 2;
 
 uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64_t bytes) {
   ir::Symbol symbol;
@@ -78,6 +84,7 @@ public:
     if (row_staging_bytes(schedule_) != 0)
       staging.copy_pieces();
     start_stream();
+    load_head();
     load_row();
     staging.store_zeros();
     if (row_staging_bytes(schedule_) == 0)
@@ -85,6 +92,7 @@ public:
     // The first group holds the rows of B and the first step.
     builder_.copy_wait(tile_.prefetch - 2);
     builder_.barrier();
+    read_head();
     write_loop();
     add_parts();
     if (stream_.ranks > 1)
@@ -124,38 +132,23 @@ private:
                                                : mul(rem(lane_, stream_.lanes_per_part), tile_.vec);
   }
 
-  /// Steps of this warp, and of all before it.
+  /// Where this warp's part of the stream begins.
+  Reg write_begin() {
+    const Reg stream = builder_.address(symbols_.stream);
+    const uint32_t warps_of_rank = schedule_.tile_count() * tile_.warps;
+    const Reg number = rank_.valid() ? add(mul(rank_, warps_of_rank), warp_) : warp_;
+    if (stream_.has_stride)
+      return builder_.index(stream, number,
+                            Operand::integer(static_cast<int64_t>(stream_.stride(size_))));
+    const Reg at = builder_.index(builder_.address(symbols_.steps), number, Operand::integer(16));
+    const Reg words = builder_.load(at, 0, 4, Cache::readonly);
+    steps_ = words[0];
+    const Reg base = builder_.index(stream, words[2], Operand::integer(stream_.head_bytes()));
+    return builder_.index(base, words[1], Operand::integer(stream_.step_bytes(size_)));
+  }
+
   void write_steps() {
-    Reg before, number = warp_;
-    if (symbols_.steps != UINT32_MAX) {
-      const Reg entry = rank_.valid()
-                            ? add(mul(rank_, int64_t{schedule_.tile_count()} * tile_.warps), warp_)
-                            : warp_;
-      const Reg at = builder_.index(builder_.address(symbols_.steps), entry, Operand::integer(16));
-      const Reg words = builder_.load(at, 0, 4, Cache::readonly);
-      steps_ = words[0];
-      before = words[1];
-      number = words[2];
-    } else {
-      const uint32_t most = stream_.steps.empty() ? 0 : stream_.steps.front();
-      steps_ = builder_.constant(Scalar::i32, Operand::integer(most));
-      before = builder_.mul(Scalar::i32, warp_, Operand::integer(most));
-      for (const StepDrop& drop : drops_of(stream_)) {
-        // Warps beyond `first`; the warp itself makes one of them more.
-        const Reg beyond = builder_.value(
-            Opcode::max, Scalar::i32,
-            {builder_.sub(Scalar::i32, warp_, Operand::integer(drop.first)), Operand::integer(-1)});
-        const Reg from = add(beyond, Operand::integer(1));
-        const Reg is_there = builder_.value(Opcode::min, Scalar::i32, {from, Operand::integer(1)});
-        steps_ = builder_.sub(Scalar::i32, steps_, mul(is_there, drop.less));
-        const Reg whole = builder_.value(Opcode::max, Scalar::i32, {beyond, Operand::integer(0)});
-        before = builder_.sub(Scalar::i32, before, mul(whole, drop.less));
-      }
-    }
-    const uint32_t step_bytes = stream_.step_bytes(size_);
-    Reg base = builder_.index(builder_.address(symbols_.stream), number,
-                              Operand::integer(stream_.head_bytes()));
-    base = builder_.index(base, before, Operand::integer(step_bytes));
+    const Reg base = write_begin();
     head_ = builder_.index(base, part_slot_, Operand::integer(4));
     value_source_ = builder_.index(base, part_slot_, Operand::integer(16));
     value_source_ = builder_.offset(value_source_, Operand::integer(stream_.head_bytes()));
@@ -192,19 +185,56 @@ private:
     builder_.offset(delta_source_, step, delta_source_);
   }
 
+  /// The first steps' copies. With a stride every warp has room for all of them.
   void start_stream() {
-    for (uint32_t step = 0; step + 1 < tile_.prefetch; ++step) {
-      const Reg is_there =
-          builder_.compare(Comparison::gt, Scalar::i32, steps_, Operand::integer(step));
-      builder_.if_begin(is_there);
-      copy_step(values_, deltas_, step);
-      builder_.end();
+    const uint32_t starts = tile_.prefetch - 1;
+    const uint32_t copies = stream_.has_stride ? std::min(starts, stream_.most_steps()) : starts;
+    const auto start = [&](Reg values, Reg deltas, Reg step, uint32_t slot) {
+      if (!stream_.has_stride)
+        builder_.if_begin(less(step, steps_));
+      copy_step(values, deltas, slot);
+      if (!stream_.has_stride)
+        builder_.end();
       builder_.copy_commit();
+    };
+    if (copies <= kMostStartsInCode) {
+      for (uint32_t i = 0; i < copies; ++i)
+        start(values_, deltas_,
+              stream_.has_stride ? Reg{} : builder_.constant(Scalar::i32, Operand::integer(i)), i);
+    } else {
+      const Reg values = builder_.offset(values_, Operand::integer(0));
+      const Reg deltas = builder_.offset(deltas_, Operand::integer(0));
+      const Reg step = builder_.for_loop(Operand::integer(copies), 1);
+      start(values, deltas, step, 0);
+      builder_.offset(values, Operand::integer(slot_value_bytes()), values);
+      builder_.offset(deltas, Operand::integer(slot_delta_bytes()), deltas);
+      builder_.end();
     }
-    first_place_ = zero(Scalar::i32);
-    builder_.if_begin(builder_.compare(Comparison::gt, Scalar::i32, steps_, Operand::integer(0)));
-    builder_.load(head_, 0, 1, Cache::readonly, first_place_);
-    builder_.end();
+    for (uint32_t i = copies; i < starts; ++i)
+      builder_.copy_commit();
+  }
+
+  /// The warp's head, asked for early.
+  void load_head() {
+    if (!stream_.has_stride) {
+      head_word_ = zero(Scalar::i32);
+      builder_.if_begin(builder_.compare(Comparison::gt, Scalar::i32, steps_, Operand::integer(0)));
+      builder_.load(head_, 0, 1, Cache::readonly, head_word_);
+      builder_.end();
+      return;
+    }
+    head_word_ = builder_.load(head_, 0, 1, Cache::readonly);
+  }
+
+  void read_head() {
+    first_place_ = head_word_;
+    if (!stream_.has_stride)
+      return;
+    steps_ = builder_.value(Opcode::shr, Scalar::i32,
+                            {head_word_, Operand::integer(CompressedStream::kPlaceBits)});
+    first_place_ =
+        builder_.value(Opcode::bit_and, Scalar::i32,
+                       {head_word_, Operand::integer((1 << CompressedStream::kPlaceBits) - 1)});
   }
 
   // ---- the loop ----
@@ -218,12 +248,44 @@ private:
       builder_.index(place_, lane_column_, Operand::integer(staged_size_), place_);
     const Reg step = builder_.for_loop(steps_, 1);
     builder_.copy_wait(tile_.prefetch - 2);
-    const Reg values = read_values(slot_of(step));
-    const Reg deltas = read_deltas(slot_of(step));
-    copy_ahead(step);
-    for (uint32_t i = 0; i < kCompressedStep; ++i)
-      multiply_add(values[i], delta(deltas, i));
+    // Where a word of distances has values in several pieces, as where slots are short.
+    if (tile_.vec < kFewColumns || 32 / stream_.staged.delta_bits * size_ > 16) {
+      const Reg values = read_values(slot_of(step));
+      const Reg deltas = read_deltas(slot_of(step));
+      copy_ahead(step);
+      for (uint32_t i = 0; i < kCompressedStep; ++i)
+        multiply_add(values[i], delta(deltas, i));
+    } else {
+      copy_ahead(step);
+      multiply_in_loop(step);
+    }
     builder_.end();
+  }
+
+  /// A slot takes many instructions: few of them stand in the code.
+  void multiply_in_loop(Reg step) {
+    const uint32_t slots_of_word = 32 / stream_.staged.delta_bits;
+    const Reg slot = slot_of(step);
+    const Reg values = builder_.index(values_, slot, Operand::integer(slot_value_bytes()));
+    const Reg deltas = builder_.index(deltas_, slot, Operand::integer(slot_delta_bytes()));
+    const bool several = kCompressedStep > slots_of_word;
+    if (several)
+      builder_.for_loop(Operand::integer(kCompressedStep / slots_of_word), 1);
+    const Reg word = builder_.load(deltas, 0, 1);
+    builder_.for_loop(Operand::integer(slots_of_word / kSlotsInCode), 1);
+    const Reg pair = builder_.load(values, 0, kSlotsInCode);
+    for (uint32_t i = 0; i < kSlotsInCode; ++i)
+      multiply_add(pair[i], delta(word, i));
+    builder_.value(Opcode::shr, Scalar::i32,
+                   {word, Operand::integer(kSlotsInCode * stream_.staged.delta_bits)}, word);
+    builder_.offset(values, Operand::integer(kSlotsInCode * size_), values);
+    builder_.end();
+    if (several) {
+      if (slots_of_word * size_ == 16) // the next piece
+        builder_.offset(values, Operand::integer(piece_bytes() - 16), values);
+      builder_.offset(deltas, Operand::integer(4), deltas);
+      builder_.end();
+    }
   }
 
   Reg slot_of(Reg step) {
@@ -394,7 +456,7 @@ private:
   Reg thread_, lane_, part_slot_; ///< of this lane among the warp's parts
   Reg warp_;                      ///< in the order of lengths
   Reg block_column_, lane_column_;
-  Reg steps_, head_, value_source_, delta_source_, values_, deltas_;
+  Reg steps_, head_, head_word_, value_source_, delta_source_, values_, deltas_;
   Reg staged_, first_place_, place_, sums_;
   Reg row_, has_row_;
   Reg rank_, row_block_, in_block_, block_row_, b_; ///< in a cluster
@@ -414,7 +476,7 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
   for (const uint32_t row : stream.rows)
     put_bytes(rows, row);
   symbols.rows = add_device_symbol(module, "rows", Scalar::i32, std::move(rows));
-  if (stream.ranks > 1 || drops_of(stream).size() > kMostLengthsInCode)
+  if (!stream.has_stride)
     symbols.steps = add_device_symbol(
         module, "steps", Scalar::i32,
         compressed_step_table(stream, schedule.tile_count() * schedule.tile.warps));
@@ -439,6 +501,7 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
   std::copy(std::begin(manifest.block), std::end(manifest.block), std::begin(kernel.block));
   kernel.cluster[1] = manifest.cluster;
   Builder builder(module, kernel);
+  module.attributes.emplace_back("loops", "rolled"); // compiler/emit/ptx_function.h
   const KernelOperands operands = KernelOperands::declare(builder, schedule, manifest);
   CompressedWriter(builder, schedule, symbols, operands).write();
   builder.return_void();

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 using namespace sparsertc;
 
@@ -133,6 +134,31 @@ TEST_CASE("the schedule of a compressed product") {
       for (const ir::Violation& violation : ir::verify(lowered.module))
         FAIL_CHECK(violation.function << " op " << violation.op_index << ": " << violation.message);
     }
+}
+
+TEST_CASE("warps lie at equal distances unless rows differ much") {
+  Matrix matrix = scattered_matrix(300, 512, 5);
+  const SpmmSchedule even = compressed(matrix, few_columns(1));
+  CHECK(even.stream.has_stride);
+  const ir::Module with_stride = lower_spmm(matrix, even).module;
+  CHECK(with_stride.find_symbol("steps") == UINT32_MAX);
+  const uint64_t warps = uint64_t{even.tile_count()} * even.tile.warps;
+  CHECK(with_stride.symbols[with_stride.find_symbol("stream")].bytes.size() ==
+        warps * even.stream.stride(2));
+  CHECK(even.stream.bytes <= even.stream.warps() * even.stream.stride(2));
+
+  // One row with an entry in every column.
+  std::vector<uint32_t> all(512);
+  std::iota(all.begin(), all.end(), 0u);
+  matrix.pattern.column_index.insert(matrix.pattern.column_index.end(), all.begin(), all.end());
+  matrix.pattern.row_offset.push_back(matrix.pattern.column_index.size());
+  matrix.pattern.rows += 1;
+  matrix.values.resize(matrix.pattern.nnz(), 1.0);
+  const SpmmSchedule uneven = compressed(matrix, few_columns(1));
+  CHECK(!uneven.stream.has_stride);
+  const ir::Module with_table = lower_spmm(matrix, uneven).module;
+  CHECK(with_table.find_symbol("steps") != UINT32_MAX);
+  CHECK(with_table.symbols[with_table.find_symbol("stream")].bytes.size() == uneven.stream.bytes);
 }
 
 TEST_CASE("blocks of a cluster share the rows of B") {
