@@ -63,6 +63,15 @@ std::unique_ptr<lu::GpuEmitted> load_emitted(const cuda::Context& context, const
 
 } // namespace
 
+bool has_nvrtc() {
+  try {
+    cuda::Nvrtc::open();
+    return true;
+  } catch (const RuntimeError&) {
+    return false;
+  }
+}
+
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,
                                            const LuGpuOptions& options, TaskPool* pool,
                                            LuStrategyChoice* choice) {
@@ -72,7 +81,8 @@ std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const L
       {target, context.properties().multiprocessors,
        context.properties().max_shared_bytes_per_block,
        options.memory_limit > 0 ? std::min(options.memory_limit, context.free_memory())
-                                : context.free_memory()},
+                                : context.free_memory(),
+       has_nvrtc()},
       options, pool);
   if (choice != nullptr)
     *choice = program.choice;

@@ -13,6 +13,9 @@
 
 namespace sparsertc {
 
+/// Whether there is an NVRTC: columns by levels need it.
+bool has_nvrtc();
+
 /// Makes the tables and the kernels; `context` and `tables` must outlive the plan. UserError where
 /// the tables do not fit. `choice`, if given, gets the strategy and why.
 std::unique_ptr<lu::GpuPlan> make_gpu_plan(const cuda::Context& context, const LuTables& tables,

@@ -57,9 +57,10 @@ LuGpuProgram make_lu_program(const LuTables& tables, const LuGpuDevice& device,
                              const LuGpuOptions& options, TaskPool* pool) {
   LuGpuProgram program;
   program.choice = choose_lu_strategy(
-      tables, {options.strategy, options.complex, number_bytes(options, options.single),
-               device.multiprocessors, device.memory_bytes, options.most_table_bytes,
-               options.fusion, options.atomics, options.tail_columns, options.budget});
+      tables,
+      {options.strategy, options.complex, number_bytes(options, options.single),
+       device.multiprocessors, device.memory_bytes, options.most_table_bytes, options.fusion,
+       options.atomics, options.tail_columns, options.budget, device.nvrtc});
   LuDataflowOptions deal;
   const uint32_t threads = dataflow_threads(tables, options);
   deal.warps = lu::gpu_streams(device.multiprocessors, threads);

@@ -51,6 +51,7 @@ struct LuGpuDevice {
   uint32_t multiprocessors = 0;
   uint64_t shared_bytes_per_block = 0; ///< with opt-in
   uint64_t memory_bytes = 0;           ///< that may be used
+  bool nvrtc = true;                   ///< LuStrategyRequest
 };
 
 struct LuGpuProgram {

@@ -1,6 +1,7 @@
 #include "tools/lu_strategy_report.h"
 
 #include "tools/gpu_device.h"
+#include "tools/lu_gpu.h"
 
 #include <fmt/format.h>
 
@@ -85,6 +86,7 @@ LuStrategyReport report_strategy(const LuTables& tables, LuStrategyRequest reque
   request.multiprocessors = gpu ? gpu->properties().multiprocessors : kOtherMultiprocessors;
   if (request.memory_bytes == 0)
     request.memory_bytes = gpu ? gpu->free_memory() : kOtherMemory;
+  request.nvrtc = gpu == nullptr || has_nvrtc();
   report.choice = choose_lu_strategy(tables, request);
   report.bytes = report.choice.dataflow_bytes;
   if (report.choice.strategy == LuStrategy::dataflow)
@@ -112,6 +114,8 @@ Json to_json(const LuStrategyReport& report) {
                {"device", report.device},
                {"bytes_device", report.bytes},
                {"bytes_dataflow", report.choice.dataflow_bytes},
+               {"predicted_us_dataflow", report.choice.dataflow_us},
+               {"predicted_us_levels", report.choice.levels_us},
                {"dense_columns_fitting", report.choice.columns.fitting()},
                {"columns_in_flight", report.choice.columns.in_flight},
                {"tail_columns", report.tail_columns},

@@ -1,13 +1,12 @@
 #include "compiler/inspect/lu_right_looking.h"
 
-#include "compiler/inspect/lu_levels.h"
+#include "compiler/inspect/lu_time.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <span>
 
@@ -31,11 +30,6 @@ constexpr uint64_t kCachedBytes = uint64_t{40} << 20;
 constexpr uint32_t kSourcesOfShare = 64;
 /// Of the dense tail's kernels.
 constexpr uint32_t kTailBlock = 64;
-/// What the choice of a tail reckons with, on an H200: microseconds of a level, and of a block of
-/// the tail's columns beside its products; of the tail as a whole; products a microsecond of
-/// columns by levels, and of the tail.
-constexpr double kLevelUs = 5, kTailBlockUs = 50, kTailUs = 20;
-constexpr double kProductsOfUs = 37e3, kTailProductsOfUs = 4.5e6;
 
 /// What is subtracted from one column in one stage.
 struct Target {
@@ -64,13 +58,11 @@ public:
                       "compressed columns take none");
     if (tables_.size == 0)
       return {};
-    const LuLevels levels = factor_levels(tables_, LevelRule::right_looking);
-    std::vector<uint32_t> level_of(tables_.size);
-    for (uint32_t level = 0; level < levels.count(); ++level)
-      for (uint64_t m = levels.offset[level]; m < levels.offset[level + 1]; ++m)
-        level_of[levels.member[m]] = level;
-    choose_tail(level_of);
-    sort_sources(level_of, levels.count());
+    const std::vector<uint32_t> level_of = right_looking_levels(tables_);
+    const uint32_t levels = *std::max_element(level_of.begin(), level_of.end()) + 1;
+    plan_.tail_columns = choose_tail(tables_, level_of, options_).columns;
+    first_of_tail_ = tables_.size - plan_.tail_columns;
+    sort_sources(level_of, levels);
     add_columns_without_sources();
     for (uint32_t level = 0; level + 1 < level_offset_.size(); ++level)
       add_level(level);
@@ -81,46 +73,6 @@ public:
 private:
   uint64_t below(uint32_t j) const {
     return tables_.column_offset[j + 1] - tables_.diagonal[j] - 1;
-  }
-
-  uint64_t products_of(uint32_t j) const {
-    return below(j) * (tables_.row_offset[j + 1] - tables_.row_diagonal[j] - 1);
-  }
-
-  /// The columns before the tail take levels and products one by one, the tail itself blocks and
-  /// the products of a dense square.
-  void choose_tail(const std::vector<uint32_t>& level_of) {
-    const uint32_t n = tables_.size;
-    const auto fits = [&](uint32_t columns) {
-      return dense_tail_numbers(columns) * options_.number_bytes <= options_.free_bytes;
-    };
-    first_of_tail_ = n;
-    if (options_.tail_columns) {
-      uint32_t columns = std::min(*options_.tail_columns, n);
-      while (columns > 0 && !fits(columns))
-        columns -= std::min(columns, kTailBlock);
-      first_of_tail_ = n - columns;
-    } else {
-      uint64_t products = 0;
-      uint32_t levels = 0;
-      double best = std::numeric_limits<double>::infinity();
-      for (uint32_t first = 0; first <= n; ++first) {
-        const double columns = n - first, blocks = std::ceil(columns / kTailBlock);
-        const double tail = first == n ? 0
-                                       : kTailUs + kTailBlockUs * blocks +
-                                             columns * columns * columns / 3 / kTailProductsOfUs;
-        const double us = kLevelUs * levels + static_cast<double>(products) / kProductsOfUs + tail;
-        if (us < best && (first == n || fits(n - first))) {
-          best = us;
-          first_of_tail_ = first;
-        }
-        if (first < n) {
-          products += products_of(first);
-          levels = std::max(levels, level_of[first] + 1);
-        }
-      }
-    }
-    plan_.tail_columns = n - first_of_tail_;
   }
 
   /// The slots of U by the level of their row, then by column, then by row.

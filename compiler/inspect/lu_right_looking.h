@@ -41,6 +41,7 @@ struct LuRightLookingOptions {
   /// Warps that a multiprocessor is given, each with a column.
   uint32_t warps_of_multiprocessor = 16;
   uint32_t number_bytes = 8;
+  bool complex = false;
   uint64_t free_bytes = 0; ///< of device memory, for dense vectors
   LuWorkColumns columns = LuWorkColumns::automatic;
   LuStageFusion fusion = LuStageFusion::automatic;

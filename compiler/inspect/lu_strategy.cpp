@@ -1,6 +1,7 @@
 #include "compiler/inspect/lu_strategy.h"
 
 #include "compiler/inspect/lu_schedule.h"
+#include "compiler/inspect/lu_time.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -35,6 +36,7 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
   LuRightLookingOptions& options = choice.right_looking;
   options.multiprocessors = request.multiprocessors;
   options.number_bytes = request.number_bytes;
+  options.complex = request.complex;
   options.free_bytes = room_for_columns(tables, request);
   options.fusion = request.fusion;
   options.atomics = request.atomics;
@@ -54,9 +56,13 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
         fmt::format("asked for; at most {} multiply-adds in straight-line code", request.budget);
     return choice;
   }
-  const bool by_levels = request.strategy != LuStrategy::automatic
-                             ? request.strategy != LuStrategy::dataflow
-                             : !dataflow_fits;
+  const bool automatic = request.strategy == LuStrategy::automatic;
+  if (automatic && dataflow_fits && request.nvrtc) {
+    choice.dataflow_us = dataflow_us(tables, request.complex);
+    choice.levels_us = choose_tail(tables, right_looking_levels(tables), options).us;
+  }
+  const bool by_levels = automatic ? !dataflow_fits || choice.levels_us < choice.dataflow_us
+                                   : request.strategy != LuStrategy::dataflow;
   if (!by_levels) {
     if (!dataflow_fits)
       throw UserError(fmt::format("the tables of {} multiply-adds do not fit into {} bytes of the "
@@ -68,6 +74,9 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
         request.strategy == LuStrategy::dataflow
             ? "asked for"
             : fmt::format("its tables fit: {} bytes, {} may be used", choice.dataflow_bytes, most);
+    if (choice.levels_us > 0)
+      choice.reason += fmt::format("; {:.0f} us predicted, {:.0f} of columns by levels",
+                                   choice.dataflow_us, choice.levels_us);
     return choice;
   }
   const auto formula = fmt::format(
@@ -84,7 +93,12 @@ LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequ
     break;
   default:
     options.columns = choice.columns.dense() ? LuWorkColumns::automatic : LuWorkColumns::compressed;
-    choice.reason = (request.strategy == LuStrategy::automatic ? too_large + "; " : "") + formula;
+    if (automatic)
+      choice.reason = (dataflow_fits ? fmt::format("{:.0f} us predicted, {:.0f} of dataflow",
+                                                   choice.levels_us, choice.dataflow_us)
+                                     : too_large) +
+                      "; ";
+    choice.reason += formula;
   }
   choice.strategy = options.columns == LuWorkColumns::compressed ? LuStrategy::compressed_columns
                                                                  : LuStrategy::dense_columns;

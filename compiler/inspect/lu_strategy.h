@@ -38,19 +38,21 @@ struct LuStrategyRequest {
   bool atomics = false;
   std::optional<uint32_t> tail_columns;                    ///< LuRightLookingOptions
   uint64_t budget = LuEmittedOptions().most_multiply_adds; ///< of straight-line code
+  bool nvrtc = true; ///< whether it is there to compile the kernels of columns by levels
 };
 
 struct LuStrategyChoice {
   LuStrategy strategy = LuStrategy::dataflow; ///< not automatic, nor right_looking
   std::string reason;
-  uint64_t dataflow_bytes = 0; ///< of the dataflow's tables
-  LuColumnMemory columns;      ///< of columns by levels
+  double dataflow_us = 0, levels_us = 0; ///< predicted; 0 where nothing was compared
+  uint64_t dataflow_bytes = 0;           ///< of the dataflow's tables
+  LuColumnMemory columns;                ///< of columns by levels
   LuRightLookingOptions right_looking;
   LuEmittedOptions emitted;
 };
 
-/// Dataflow where its tables fit, else columns by levels. UserError where neither is possible, or
-/// not what was asked for.
+/// Dataflow where its tables fit and columns by levels do not promise less time (lu_time.h), else
+/// these. UserError where neither is possible, or not what was asked for.
 LuStrategyChoice choose_lu_strategy(const LuTables& tables, const LuStrategyRequest& request);
 
 } // namespace sparsertc

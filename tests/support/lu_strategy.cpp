@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace sparsertc::test {
 namespace {
@@ -60,7 +61,9 @@ double product_error(const LuTables& t, const std::vector<T>& v,
       const double each = lu::ScalarTraits<T>::kComplex ? 8 : 1;
       const double u = each * (terms[i] + 4) * double{lu::unit_roundoff<T>()};
       const V entry = lu::to_scalar<V>(b[slot]);
-      const double bound = u / (1 - u) * (size[i] + std::abs(entry));
+      // What underflows is not relative.
+      const double least = each * (terms[i] + 1) * double{std::numeric_limits<lu::Real<T>>::min()};
+      const double bound = u / (1 - u) * (size[i] + std::abs(entry)) + least;
       const double off = std::abs(sum[i] - entry);
       worst = off == 0 ? worst : std::max(worst, bound > 0 ? off / bound : INFINITY);
       if (std::isnan(off))

@@ -379,7 +379,7 @@ TEST_CASE("right-looking: pivots of a dense tail are looked at as all others") {
 
 TEST_CASE("right-looking: dense columns as long as memory holds those in flight") {
   Random random(test::test_seed(20261205));
-  const LuTables tables = test::tables_in_order(test::random_square(random, 144, 4));
+  const LuTables tables = test::tables_in_order(test::random_square(random, 144, 8));
   LuRightLookingOptions options = options_with(LuWorkColumns::automatic, LuStageFusion::automatic);
   const auto is_dense = [](const LuUpdate& update) { return update.flags & kLuUpdateDense; };
   const auto dense_updates = [&](const LuRightLooking& plan) {
@@ -449,6 +449,33 @@ TEST_CASE("strategies: dataflow where its tables fit, else columns by levels, an
   request.number_bytes = 16;
   request.strategy = LuStrategy::automatic;
   CHECK(choose_lu_strategy(tables, request).strategy == LuStrategy::compressed_columns);
+}
+
+TEST_CASE("strategies: columns by levels where they promise less time") {
+  LuStrategyRequest request;
+  request.multiprocessors = 132;
+  request.memory_bytes = uint64_t{64} << 30;
+  const auto choose = [&](uint32_t n) {
+    std::vector<std::pair<uint32_t, uint32_t>> entries;
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint32_t j = 0; j < n; ++j)
+        entries.emplace_back(i, j);
+    return choose_lu_strategy(test::tables_in_order(test::pattern_of(n, entries)), request);
+  };
+  // Dense: a level for each column, but few blocks of a tail.
+  LuStrategyChoice choice = choose(600);
+  CHECK(choice.strategy == LuStrategy::dense_columns);
+  CHECK(choice.levels_us < choice.dataflow_us);
+  CHECK_THAT(choice.reason, Contains("us predicted") && Contains("of dataflow"));
+  request.nvrtc = false; // nobody to compile the kernels
+  choice = choose(600);
+  CHECK(choice.strategy == LuStrategy::dataflow);
+  CHECK(choice.levels_us == 0);
+  request.nvrtc = true;
+  choice = choose(60);
+  CHECK(choice.strategy == LuStrategy::dataflow);
+  CHECK(choice.dataflow_us <= choice.levels_us);
+  CHECK_THAT(choice.reason, Contains("its tables fit") && Contains("of columns by levels"));
 }
 
 TEST_CASE("right-looking: small stages share a launch") {
