@@ -86,7 +86,8 @@ struct RowTerms {
   std::vector<uint64_t> offset = {0}; ///< rows + 1
   std::vector<uint32_t> term;
   std::vector<uint32_t> column;
-  std::vector<uint32_t> sums; ///< that a row has
+  std::vector<uint32_t> sums;    ///< that a row has
+  std::vector<uint32_t> lengths; ///< of a row's last sum, in terms
 };
 
 /// Tasks of one width W, each for W colours of all rows.

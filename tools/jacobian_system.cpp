@@ -4,6 +4,8 @@
 #include "ir/error.h"
 #include "runtime/driver/nvrtc.h"
 #include "runtime/jacobian/program.h"
+#include "runtime/jacobian/read_ahead.h"
+#include "runtime/jacobian/shared_terms.h"
 
 #include <fmt/format.h>
 
@@ -79,20 +81,28 @@ jacobian::ProgramOptions program_options(const JacobianRequest& request) {
   return options;
 }
 
-std::string inspection_program(const JacobianRequest& request) {
+/// Whether what rows read is worth writing down: on the GPU, where lanes may share a sum's terms.
+bool wants_read_log(const JacobianRequest& request) {
+  return !is_batch(request) && jacobian::has_sums(request.source);
+}
+
+std::string inspection_program(const JacobianRequest& request, bool read_log) {
   jacobian::ProgramOptions options = program_options(request);
   options.checked = true;
-  options.entries = jacobian::inspection_entries();
+  options.read_log = read_log;
+  options.entries = jacobian::inspection_entries(read_log);
   return make_program(request.source, request.parameters, options);
 }
 
 std::string evaluation_program(const JacobianRequest& request, const JacobianTables& tables,
-                               bool checked) {
+                               bool checked,
+                               const std::optional<jacobian::ReadAheadShape>& read_ahead = {}) {
   jacobian::ProgramOptions options = program_options(request);
   options.checked = checked;
   options.shared = tables.rows.lanes.shared();
   options.f32_values = request.f32_values && !checked;
-  options.entries = jacobian::evaluation_entries(tables, request.with_write_entry);
+  options.read_ahead = read_ahead;
+  options.entries = jacobian::evaluation_entries(tables, request.with_write_entry, read_ahead);
   return make_program(request.source, request.parameters, options);
 }
 
@@ -218,8 +228,8 @@ std::unique_ptr<jacobian::HostSystem> make_host_system(const JacobianRequest& re
   auto start = Clock::now();
   RowTerms terms;
   {
-    const jacobian::HostProgram inspection(compiler, inspection_program(request), request.source,
-                                           request.parameters);
+    const jacobian::HostProgram inspection(compiler, inspection_program(request, false),
+                                           request.source, request.parameters);
     facts.inspection_compile_ms = milliseconds_since(start);
     terms = inspect(request, inspection, false, facts);
   }
@@ -255,29 +265,42 @@ std::unique_ptr<jacobian::CompiledGpuSystem> make_gpu_system(const cuda::Context
   say(request, "compiling the residual");
   auto start = Clock::now();
   RowTerms terms;
+  const bool wants_log = wants_read_log(request);
+  std::optional<jacobian::ReadLog> log;
   {
-    const std::vector<uint8_t> image =
-        compile_for_gpu(*nvrtc, target, inspection_program(request), request.source, request.cache);
+    const std::vector<uint8_t> image = compile_for_gpu(
+        *nvrtc, target, inspection_program(request, wants_log), request.source, request.cache);
     facts.inspection_compile_ms = milliseconds_since(start);
     const jacobian::GpuProgram inspection(context, image, request.source, request.parameters,
                                           batch);
     terms = inspect(request, inspection, true, facts);
+    if (wants_log && facts.by_row)
+      log = Inspection(inspection, request.parameters, request.x0.size(), request.f32)
+                .read_log({request.x0, 0});
   }
   JacobianMachine machine =
       JacobianMachine::gpu(context.properties().multiprocessors, request.instances);
   if (batch)
     machine.shares_tasks = false;
   JacobianTables tables = schedule(request, machine, terms, facts);
+  std::optional<jacobian::ReadAhead> read_ahead;
+  std::optional<jacobian::ReadAheadShape> shape;
+  if (log && jacobian::by_lanes(tables.terms))
+    read_ahead = jacobian::read_ahead(tables.terms, *log);
+  if (read_ahead)
+    shape = read_ahead->shape;
+  facts.reads_ahead = read_ahead.has_value();
   say(request, "compiling its derivatives");
   start = Clock::now();
-  const std::vector<uint8_t> image = compile_for_gpu(
-      *nvrtc, target, evaluation_program(request, tables, false), request.source, request.cache);
+  const std::vector<uint8_t> image =
+      compile_for_gpu(*nvrtc, target, evaluation_program(request, tables, false, shape),
+                      request.source, request.cache);
   facts.evaluation_compile_ms = milliseconds_since(start);
   auto program = std::make_shared<jacobian::GpuProgram>(context, image, request.source,
                                                         request.parameters, batch, request.f32);
   auto system = std::make_unique<jacobian::CompiledGpuSystem>(
       program, std::move(tables), request.parameters, request.instances, facts.by_row, request.f32,
-      request.f32_values);
+      request.f32_values, read_ahead);
 
   say(request, "checking the pattern");
   const uint64_t n = request.x0.size(), m = request.instances;

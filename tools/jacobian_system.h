@@ -62,6 +62,8 @@ struct JacobianFacts {
   JacobianSchedule schedule; ///< without its tables
   /// Of the comparison of a given pattern: entries of it that were not found.
   uint64_t unused_entries = 0;
+  /// On the GPU: what the tasks by terms read is known beforehand (runtime/jacobian/read_ahead.h).
+  bool reads_ahead = false;
   double inspection_compile_ms = 0;
   double detection_ms = 0; ///< the second run, where there are two (a GPU loads code in the first)
   double schedule_ms = 0;

@@ -199,6 +199,7 @@ private:
       row.has_sum = terms.sums[i] == 1;
       if (!row.has_sum)
         continue;
+      row.terms.resize(terms.lengths[i]);
       const uint64_t begin = pattern_.row_offset[i], end = pattern_.row_offset[i + 1];
       const auto first = pattern_.column_index.begin() + static_cast<std::ptrdiff_t>(begin),
                  last = pattern_.column_index.begin() + static_cast<std::ptrdiff_t>(end);
@@ -285,9 +286,15 @@ private:
     tasks.inner = inner_;
     const auto lanes = [&](uint32_t i) { return lanes_of(split_[i].terms.size() * inner_, share); };
     std::vector<uint32_t> rows = rows_by_size(0);
+    // Equations of one point read the same unknowns: threads that run together load them once.
+    const auto own_column = [&](uint32_t i) {
+      const SplitRow& row = split_[i];
+      return row.outer.empty() ? kNoTangent : pattern_.column_index[row.outer[0]];
+    };
     if (share > 0)
-      std::stable_sort(rows.begin(), rows.end(),
-                       [&](uint32_t a, uint32_t b) { return lanes(a) > lanes(b); });
+      std::stable_sort(rows.begin(), rows.end(), [&](uint32_t a, uint32_t b) {
+        return std::pair(lanes(b), own_column(a)) < std::pair(lanes(a), own_column(b));
+      });
     is_by_terms_.assign(pattern_.rows, false);
     const auto add = [&](std::vector<uint32_t>& columns, std::vector<uint32_t>& places,
                          const std::vector<uint64_t>& entries, uint32_t width) {

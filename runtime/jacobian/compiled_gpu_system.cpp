@@ -21,16 +21,17 @@ CallInstances all(uint64_t instances) {
 
 CompiledGpuSystem::CompiledGpuSystem(std::shared_ptr<const GpuProgram> program,
                                      JacobianTables tables, ParameterSet parameters,
-                                     uint64_t instances, bool by_row, bool f32, bool f32_values)
+                                     uint64_t instances, bool by_row, bool f32, bool f32_values,
+                                     const std::optional<ReadAhead>& read_ahead)
     : program_(std::move(program)), tables_(std::move(tables)), parameters_(std::move(parameters)),
       instances_(instances), f32_(f32), f32_values_(f32_values),
-      evaluation_(*program_, tables_, parameters_, by_row, f32),
+      evaluation_(*program_, tables_, parameters_, by_row, f32, read_ahead),
       product_work_(program_->context(), evaluation_.product_work_bytes(instances)),
       jacobian_work_(program_->context(), evaluation_.jacobian_work_bytes(instances)),
       residual_(prepared(evaluation_.residual(0, 0, all(instances)))),
       product_(prepared(evaluation_.product(0, 0, 0, product_work_.address(), all(instances)))),
       evaluates_together_(program_->is_batch() && evaluation_.has_values_of_all_rows()) {
-  if (instances >= uint64_t{1} << 29) // residual_types.cuh: Vector
+  if (instances >= uint64_t{1} << 29) // residual_numbers.cuh: Vector
     throw UserError(fmt::format("a batch of {} instances", instances),
                     "2^29 - 1 at once are the most");
   if (parameters_.any_varies() && parameters_.instances != instances)

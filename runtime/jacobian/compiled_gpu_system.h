@@ -14,10 +14,10 @@ class CompiledGpuSystem : public GpuSystem {
 public:
   /// `program` has the evaluation entries that the tables need (program.h), with options.batch
   /// where `instances` is more than 1 or a parameter varies. `by_row`: the residual's form;
-  /// `f32_values`: the program's ProgramOptions::f32_values.
+  /// `f32_values`: the program's ProgramOptions::f32_values; `read_ahead`: what it was made for.
   CompiledGpuSystem(std::shared_ptr<const GpuProgram> program, JacobianTables tables,
                     ParameterSet parameters, uint64_t instances, bool by_row, bool f32,
-                    bool f32_values = false);
+                    bool f32_values = false, const std::optional<ReadAhead>& read_ahead = {});
 
   uint64_t instances() const override { return instances_; }
   uint32_t number_bytes() const override { return f32_ ? 4 : 8; }

@@ -1,6 +1,7 @@
 #include "runtime/jacobian/detection.h"
 
 #include "ir/error.h"
+#include "runtime/jacobian/program.h"
 
 #include <fmt/format.h>
 
@@ -78,20 +79,24 @@ JacobianPattern Inspection::pattern(std::span<const DetectionPoint> points) cons
 Inspection::Reads Inspection::reads(const DetectionPoint& point, uint64_t x) const {
   Reads reads;
   const auto counts = program_.allocate(n_ * sizeof(uint32_t)),
-             sums = program_.allocate(n_ * sizeof(uint32_t));
-  program_.run("sparsertc_reads",
-               call({counts->address(), sums->address(), 0, 0, 0}, n_, x, point));
+             sums = program_.allocate(n_ * sizeof(uint32_t)),
+             lengths = program_.allocate(n_ * sizeof(uint32_t));
+  const auto run = [&](uint64_t offset, uint64_t list, uint64_t terms) {
+    program_.run("sparsertc_reads",
+                 call({counts->address(), sums->address(), lengths->address(), offset, list, terms},
+                      n_, x, point));
+  };
+  run(0, 0, 0);
   reads.count = download<uint32_t>(*counts, n_);
   reads.sums = download<uint32_t>(*sums, n_);
+  reads.lengths = download<uint32_t>(*lengths, n_);
   reads.offset = {0};
   for (const uint32_t count : reads.count)
     reads.offset.push_back(reads.offset.back() + count);
   const auto offsets = upload(program_, reads.offset);
   const auto lists = program_.allocate(reads.offset.back() * sizeof(uint32_t)),
              terms = program_.allocate(reads.offset.back() * sizeof(uint32_t));
-  program_.run("sparsertc_reads", call({counts->address(), sums->address(), offsets->address(),
-                                        lists->address(), terms->address()},
-                                       n_, x, point));
+  run(offsets->address(), lists->address(), terms->address());
   reads.list = download<uint32_t>(*lists, reads.offset.back());
   reads.term = download<uint32_t>(*terms, reads.offset.back());
   return reads;
@@ -101,11 +106,13 @@ RowTerms Inspection::terms(std::span<const DetectionPoint> points) const {
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> found(n_); // term and column
   RowTerms terms;
   terms.sums.assign(n_, 0);
+  terms.lengths.assign(n_, 0);
   for (const DetectionPoint& point : points) {
     const auto x = upload_reals(program_, point.x, f32_);
     const Reads reads = this->reads(point, x->address());
     for (uint64_t i = 0; i < n_; ++i) {
       terms.sums[i] = std::max(terms.sums[i], reads.sums[i]);
+      terms.lengths[i] = std::max(terms.lengths[i], reads.lengths[i]);
       for (uint64_t r = reads.offset[i]; r < reads.offset[i + 1]; ++r)
         found[i].emplace_back(reads.term[r], reads.list[r]);
       std::sort(found[i].begin(), found[i].end());
@@ -120,6 +127,36 @@ RowTerms Inspection::terms(std::span<const DetectionPoint> points) const {
     terms.offset.push_back(terms.column.size());
   }
   return terms;
+}
+
+ReadLog Inspection::read_log(const DetectionPoint& point) const {
+  const auto x = upload_reals(program_, point.x, f32_);
+  const auto counts = program_.allocate(n_ * sizeof(uint32_t)),
+             terms = program_.allocate(n_ * sizeof(uint32_t)),
+             decided = program_.allocate(n_ * sizeof(uint32_t));
+  const auto run = [&](uint64_t offset, uint64_t words, uint64_t kinds) {
+    program_.run(kReadLogEntry, call({counts->address(), terms->address(), decided->address(),
+                                      offset, words, kinds},
+                                     n_, x->address(), point));
+  };
+  run(0, 0, 0);
+  ReadLog log;
+  log.terms = download<uint32_t>(*terms, n_);
+  for (const uint32_t one : download<uint32_t>(*decided, n_))
+    log.decides = log.decides || one != 0;
+  for (const uint32_t count : download<uint32_t>(*counts, n_))
+    log.offset.push_back(log.offset.back() + count);
+  const uint64_t reads = log.offset.back();
+  const auto offsets = upload(program_, log.offset);
+  const auto words = program_.allocate(reads * sizeof(uint64_t)),
+             kinds = program_.allocate(reads * sizeof(uint32_t));
+  run(offsets->address(), words->address(), kinds->address());
+  log.word = download<uint64_t>(*words, reads);
+  for (const uint32_t kind : download<uint32_t>(*kinds, reads)) {
+    log.kind.push_back(static_cast<ReadKind>(kind % 4));
+    log.term.push_back(kind / 4);
+  }
+  return log;
 }
 
 void Inspection::add_by_row(const DetectionPoint& point, Columns& columns) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/jacobian_tables.h"
+#include "runtime/jacobian/read_ahead.h"
 #include "runtime/jacobian/residual_program.h"
 
 #include <cstdint>
@@ -38,12 +39,16 @@ public:
   /// What the terms of a residual by row read, the union of what is found at the points.
   RowTerms terms(std::span<const DetectionPoint> points) const;
 
+  /// What the rows of a residual by row read at a point; of programs with ProgramOptions::read_log.
+  ReadLog read_log(const DetectionPoint& point) const;
+
 private:
   struct Reads {
     std::vector<uint32_t> count; ///< by row
     std::vector<uint64_t> offset;
     std::vector<uint32_t> list, term; ///< by row, in the order of reading
     std::vector<uint32_t> sums;       ///< by row
+    std::vector<uint32_t> lengths;    ///< by row: of the last sum, in terms
   };
   Reads reads(const DetectionPoint& point, uint64_t x) const;
   using Columns = std::vector<std::vector<uint32_t>>;

@@ -37,13 +37,23 @@ struct LaneWords {
 } // namespace
 
 Evaluation::Evaluation(const ResidualProgram& program, const JacobianTables& tables,
-                       const ParameterSet& parameters, bool by_row, bool f32)
+                       const ParameterSet& parameters, bool by_row, bool f32,
+                       const std::optional<ReadAhead>& read_ahead)
     : tables_(tables), by_row_(by_row), number_bytes_(f32 ? sizeof(float) : sizeof(double)),
       parameters_(program, parameters, f32) {
   for (const LocalTasks& tasks : tables.local)
     local_.push_back({upload(program, tasks.row), upload(program, tasks.columns),
                       upload(program, tasks.places)});
-  if (const TermTasks& terms = tables.terms; by_lanes(terms)) {
+  if (const TermTasks& terms = tables.terms; read_ahead) {
+    read_ahead_ = {read_ahead->threads,
+                   read_ahead->kept_numbers,
+                   upload(program, read_ahead->row),
+                   upload(program, read_ahead->integers),
+                   upload(program, read_ahead->words),
+                   upload(program, read_ahead->term_integers),
+                   upload(program, read_ahead->term_words),
+                   upload(program, read_ahead->stores)};
+  } else if (by_lanes(terms)) {
     const SharedTerms shared = shared_terms(terms);
     shared_ = {shared.threads,
                shared.most_terms,
@@ -127,7 +137,20 @@ std::vector<Evaluation::Call> Evaluation::jacobian(uint64_t x, uint64_t values, 
     calls.back().second_word = 1;
   }
   const TermTasks& tasks = tables_.terms;
-  if (shared_.threads > 0) {
+  if (read_ahead_.threads > 0) {
+    std::vector<uint64_t> words = {values,
+                                   read_ahead_.row->address(),
+                                   read_ahead_.integers->address(),
+                                   read_ahead_.words->address(),
+                                   read_ahead_.term_integers->address(),
+                                   read_ahead_.term_words->address(),
+                                   read_ahead_.stores->address(),
+                                   read_ahead_.threads};
+    LaneWords(tasks.lanes).append(words);
+    calls.push_back(
+        finished(terms_entry(tasks), std::move(words), 0, read_ahead_.threads, x, instances));
+    calls.back().call.kept_numbers = read_ahead_.kept_numbers;
+  } else if (shared_.threads > 0) {
     calls.push_back(finished(terms_entry(tasks),
                              {values, shared_.head->address(), shared_.columns->address(),
                               shared_.stores->address(), shared_.threads, shared_.most_terms},

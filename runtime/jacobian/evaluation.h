@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/jacobian_tables.h"
+#include "runtime/jacobian/read_ahead.h"
 #include "runtime/jacobian/residual_program.h"
 
 #include <cstdint>
@@ -15,9 +16,11 @@ namespace sparsertc::jacobian {
 
 class Evaluation {
 public:
-  /// Copies tables and parameters to where the program can reach them. All must outlive it.
+  /// Copies tables and parameters to where the program can reach them. All but `read_ahead` must
+  /// outlive it; that the program must have been made for.
   Evaluation(const ResidualProgram& program, const JacobianTables& tables,
-             const ParameterSet& parameters, bool by_row, bool f32);
+             const ParameterSet& parameters, bool by_row, bool f32,
+             const std::optional<ReadAhead>& read_ahead = {});
 
   struct Call {
     std::string entry;
@@ -67,6 +70,13 @@ private:
     std::unique_ptr<ProgramMemory> head, columns, stores;
   };
   SharedTables shared_;
+  /// Or where their reads are known beforehand.
+  struct ReadAheadTables {
+    uint64_t threads = 0;
+    uint32_t kept_numbers = 0;
+    std::unique_ptr<ProgramMemory> row, integers, words, term_integers, term_words, stores;
+  };
+  ReadAheadTables read_ahead_;
   std::unique_ptr<ProgramMemory> row_order_;
   std::unique_ptr<ProgramMemory> colour_, offset_, row_, tangent_, places_, entry_places_;
 };

@@ -104,7 +104,7 @@ std::string parameter_types(const ParameterSet& parameters) {
                            : stored == Stored::i32 ? "int"
                                                    : "long long",
                            array.varies, array.name, array.name);
-    makers += fmt::format("{}{}(all.array[{}], stride, instance, {}),\n"
+    makers += fmt::format("{}{}(all.array[{}], stride, instance, {}, hook),\n"
                           "        size_{}(static_cast<long long>(all.array[{}].length))",
                           k == 0 ? " : " : ",\n        ", array.name, k, k, array.name, k);
   }
@@ -113,7 +113,8 @@ std::string parameter_types(const ParameterSet& parameters) {
                      "struct Parameters {{\n{}"
                      "  __device__ Parameters([[maybe_unused]] const ParameterArrays& all,\n"
                      "                        [[maybe_unused]] u64 stride,\n"
-                     "                        [[maybe_unused]] u64 instance){} {{}}\n"
+                     "                        [[maybe_unused]] u64 instance,\n"
+                     "                        [[maybe_unused]] ReadsHook hook){} {{}}\n"
                      "}};\n"
                      "}} // namespace sparsertc\n",
                      std::max<size_t>(count, 1), members, makers);

@@ -4,9 +4,11 @@
 
 #include "ir/jacobian_tables.h"
 #include "runtime/jacobian/parameters.h"
+#include "runtime/jacobian/read_ahead.h"
 #include "runtime/jacobian/source.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,16 +33,23 @@ struct ProgramOptions {
   /// Lanes of a warp share tasks (sum_over): on the GPU alone, for residuals by row, not checked,
   /// no batch.
   bool shared = false;
+  /// With an entry that writes down what rows read; checked programs alone.
+  bool read_log = false;
+  /// What rows read is known beforehand: on the GPU alone, with `shared`.
+  std::optional<ReadAheadShape> read_ahead;
   std::vector<ProgramEntry> entries;
 };
 
 /// Entries for looking at a residual: its form, its values, its pattern.
-std::vector<ProgramEntry> inspection_entries();
+/// `read_log`: ProgramOptions::read_log.
+std::vector<ProgramEntry> inspection_entries(bool read_log = false);
 /// Entries for evaluating it: values, products, and Jacobians by the tasks of these tables; and,
-/// where asked for, one that only writes the values.
-std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool with_write = false);
+/// where asked for, one that only writes the values. `read_ahead`: that of tasks by terms.
+std::vector<ProgramEntry> evaluation_entries(const JacobianTables& tables, bool with_write = false,
+                                             const std::optional<ReadAheadShape>& read_ahead = {});
 
 inline constexpr const char* kWriteEntry = "sparsertc_write";
+inline constexpr const char* kReadLogEntry = "sparsertc_read_log";
 std::string local_entry(uint32_t width);
 std::string coloured_entry(uint32_t width);
 std::string terms_entry(const TermTasks& tasks);

@@ -13,7 +13,7 @@
 
 namespace sparsertc::jacobian {
 
-/// What a program has to say (residual_types.cuh: Status).
+/// What a program has to say (residual_numbers.cuh: Status).
 struct ResidualStatus {
   uint32_t code = 0;
   uint32_t where = 0;

@@ -1,38 +1,9 @@
 #include "runtime/jacobian/shared_terms.h"
 
-#include <algorithm>
-
 namespace sparsertc::jacobian {
-namespace {
-
-constexpr uint32_t kWarp = 32;
-
-/// The part of a task that a thread has.
-struct Part {
-  uint32_t task = 0;
-  uint32_t lane = 0;
-  uint32_t lanes = 0; ///< 0: no task
-};
-
-/// Tasks with as many lanes fill warps of their own.
-std::vector<Part> parts_of(const TaskLanes& lanes) {
-  std::vector<Part> parts;
-  uint32_t task = 0;
-  for (size_t group = 0; group < lanes.task_end.size(); ++group) {
-    const uint32_t each = kWarp >> group;
-    for (; task < lanes.task_end[group]; ++task)
-      for (uint32_t lane = 0; lane < each; ++lane)
-        parts.push_back({task, lane, each});
-    while (parts.size() % kWarp != 0)
-      parts.push_back({});
-  }
-  return parts;
-}
-
-} // namespace
 
 SharedTerms shared_terms(const TermTasks& tasks) {
-  const std::vector<Part> parts = parts_of(tasks.lanes);
+  const std::vector<TaskPart> parts = parts_of(tasks.lanes);
   const uint32_t outer = tasks.outer, inner = tasks.inner;
   SharedTerms made;
   const uint64_t all = made.threads = parts.size();
@@ -40,14 +11,14 @@ SharedTerms shared_terms(const TermTasks& tasks) {
   made.kept_numbers = tasks.most_terms * inner + outer;
   made.head.resize((2 + outer) * all);
   made.columns.assign(uint64_t{tasks.most_terms} * inner * all, kNoTangent);
-  for (uint64_t warp = 0; warp < all; warp += kWarp) {
-    std::vector<SharedTerms::Store> stores;
+  WarpStores stores(all);
+  for (uint64_t warp = 0; warp < all; warp += kWarpThreads) {
     const auto add = [&](uint32_t column, uint32_t place, uint32_t number, uint64_t lane) {
       if (column != kNoTangent)
-        stores.push_back({place, number * kSharedBlockThreads + static_cast<uint32_t>(lane)});
+        stores.add(place, number, static_cast<uint32_t>(lane));
     };
-    for (uint64_t t = warp; t < warp + kWarp; ++t) {
-      const Part& part = parts[t];
+    for (uint64_t t = warp; t < warp + kWarpThreads; ++t) {
+      const TaskPart& part = parts[t];
       if (part.lanes == 0)
         continue;
       const uint32_t begin = tasks.first[part.task], end = tasks.first[part.task + 1];
@@ -68,16 +39,11 @@ SharedTerms shared_terms(const TermTasks& tasks) {
           add(tasks.columns[from], tasks.places[from], tasks.most_terms * inner + k, t - warp);
       }
     }
-    std::sort(stores.begin(), stores.end(),
-              [](const auto& a, const auto& b) { return a.place < b.place; });
-    const uint64_t rounds = (stores.size() + kWarp - 1) / kWarp;
-    if (made.stores.size() < rounds * all)
-      made.stores.resize(rounds * all);
-    for (uint64_t k = 0; k < stores.size(); ++k)
-      made.stores[k / kWarp * all + warp + k % kWarp] = stores[k];
-    for (uint64_t t = warp; t < warp + kWarp; ++t)
-      made.head[all + t] |= static_cast<uint32_t>(rounds << 16);
+    const uint32_t rounds = stores.finish_warp(warp);
+    for (uint64_t t = warp; t < warp + kWarpThreads; ++t)
+      made.head[all + t] |= rounds << 16;
   }
+  made.stores = stores.take();
   return made;
 }
 

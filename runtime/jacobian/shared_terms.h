@@ -3,14 +3,12 @@
 #pragma once
 
 #include "ir/jacobian_tables.h"
+#include "runtime/jacobian/warp_results.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace sparsertc::jacobian {
-
-/// Of blocks whose threads share tasks.
-inline constexpr uint32_t kSharedBlockThreads = 128;
 
 struct SharedTerms {
   uint64_t threads = 0;      ///< whole warps
@@ -19,14 +17,8 @@ struct SharedTerms {
   /// [2 + O][thread]: the row; lanes of its task (0: the thread has none), + 64 times the thread's
   /// terms, + 65536 times its warp's rounds of stores; the row's columns.
   std::vector<uint32_t> head;
-  std::vector<uint32_t> columns; ///< [most_terms][I][thread]
-  /// [round][thread]: where a result is stored (kNoTangent: nowhere), and which of its warp's it
-  /// is: number k of lane l is k kSharedBlockThreads + l. A warp's by their places.
-  struct Store {
-    uint32_t place = kNoTangent;
-    uint32_t result = 0;
-  };
-  std::vector<Store> stores;
+  std::vector<uint32_t> columns;   ///< [most_terms][I][thread]
+  std::vector<ResultStore> stores; ///< [round][thread]: a warp's by their places
 };
 
 /// Whether lanes were dealt to the tasks, be it one each.

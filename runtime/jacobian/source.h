@@ -23,7 +23,7 @@ uint64_t line_of_residual(const ResidualSource& source);
 bool has_sums(const ResidualSource& source);
 
 /// The text with every for, while and do made to count its iterations (LoopLimit of
-/// runtime/kernels/residual_types.cuh); lines stay where they were. A loop without a limit cannot
+/// runtime/kernels/residual_numbers.cuh); lines stay where they were. A loop without a limit cannot
 /// be ended on a GPU. UserError for loops made by goto, and for a `do` whose body has no braces.
 std::string limit_loops(const ResidualSource& source);
 

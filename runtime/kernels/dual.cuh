@@ -10,7 +10,7 @@
 //   scaled_singular(f, t)  f t, where f may be infinite or NaN: directions in which t is 0 stay 0
 //   chosen(first, s, t)    s or t
 //
-// `Directions` has W derivatives (residual_types.cuh); `Columns`, for finding the pattern, has the
+// `Directions` has W derivatives (residual_tangents.cuh); `Columns`, for finding the pattern, has the
 // set of the unknowns that the value depends on, whatever the numbers: scaled() keeps the set,
 // linear() and chosen() unite two.
 //
@@ -147,18 +147,29 @@ __device__ N operator/(A a, const N& b) {
   return {quotient, scaled(-quotient / b.v, b.t)};
 }
 
+/// Says that the user's code looks at a value, where a tangent wants to know: what it does then
+/// may differ elsewhere.
+template <AnyDual N>
+__device__ void decides() {
+  if constexpr (requires { N::Tangent::Seed::decides(); })
+    N::Tangent::Seed::decides();
+}
+
 // Comparisons are of values.
 #define SPARSERTC_COMPARE(op)                                                                      \
   template <AnyDual N>                                                                             \
   __device__ bool operator op(const N& a, const N& b) {                                            \
+    decides<N>();                                                                                  \
     return a.v op b.v;                                                                             \
   }                                                                                                \
   template <AnyDual N, Arithmetic A>                                                               \
   __device__ bool operator op(const N& a, A b) {                                                   \
+    decides<N>();                                                                                  \
     return a.v op static_cast<typename N::Real>(b);                                                \
   }                                                                                                \
   template <AnyDual N, Arithmetic A>                                                               \
   __device__ bool operator op(A a, const N& b) {                                                   \
+    decides<N>();                                                                                  \
     return static_cast<typename N::Real>(a) op b.v;                                                \
   }
 SPARSERTC_COMPARE(<)
@@ -172,6 +183,7 @@ SPARSERTC_COMPARE(!=)
 /// The value without its derivatives, of a number its own: for indices and decisions.
 template <AnyDual N>
 __device__ typename N::Real value_of(const N& a) {
+  decides<N>();
   return a.v;
 }
 template <Arithmetic A>
@@ -181,18 +193,22 @@ __device__ A value_of(A a) {
 
 template <AnyDual N>
 __device__ bool isnan(const N& a) {
+  decides<N>();
   return ::isnan(a.v);
 }
 template <AnyDual N>
 __device__ bool isinf(const N& a) {
+  decides<N>();
   return ::isinf(a.v);
 }
 template <AnyDual N>
 __device__ bool isfinite(const N& a) {
+  decides<N>();
   return ::isfinite(a.v);
 }
 template <AnyDual N>
 __device__ bool signbit(const N& a) {
+  decides<N>();
   return ::signbit(a.v);
 }
 

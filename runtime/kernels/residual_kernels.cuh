@@ -32,8 +32,8 @@ struct Common {
   u64 instances; ///< that run
   ParameterArrays parameters;
 
-  __device__ Parameters parameters_of(u64 instance) const {
-    return Parameters(parameters, parameter_stride, parameter_first + instance);
+  __device__ Parameters parameters_of(u64 instance, ReadsHook hook = {}) const {
+    return Parameters(parameters, parameter_stride, parameter_first + instance, hook);
   }
   __device__ Vector vector(const Real* data, u64 instance) const {
     return Vector(data, stride, first + instance);
@@ -273,26 +273,58 @@ struct WriteCall {
 struct ReadsCall {
   u32* count;
   u32* sums;
+  u32* lengths; ///< of the row's last sum, in terms
   const u64* offset;
   u32* list;
   u32* terms;
   Common c;
   __device__ u64 tasks() const { return c.n; }
-  template <class T = Dual<Real, SeedReads::Tangent>>
+  template <class T = Dual<Real, SeedUnknowns::Tangent>>
   __device__ void operator()(u64 task, u64 instance) const {
     if constexpr (kByRow) {
       u32 reads = 0;
       const u64 begin = list == nullptr ? 0 : offset[task];
-      const SeedReads seed{&reads, list == nullptr ? nullptr : list + begin, terms + begin};
-      sum_state().sums = 0;
+      const SeedUnknowns seed{&reads, list == nullptr ? nullptr : list + begin, terms + begin};
+      sum_state().sums = sum_state().terms = 0;
       T own = T(0);
       residual(Row(task), Unknowns<T>(c.vector(c.x, instance), c.n, seed),
                c.parameters_of(instance), own);
       count[task] = reads;
       sums[task] = sum_state().sums;
+      lengths[task] = sum_state().terms;
     }
   }
 };
+
+#if SPARSERTC_READS == 1
+/// What each row reads (ReadLog); row i's lists begin at offset[i]. `words` null: how much that is.
+struct ReadLogCall {
+  u32* count;
+  u32* terms;   ///< of the row's last sum
+  u32* decided; ///< 1 where the row looks at values: elsewhere it may read something else
+  const u64* offset;
+  u64* words;
+  u32* kinds;
+  Common c;
+  __device__ u64 tasks() const { return c.n; }
+  template <class T = Dual<Real, SeedLog::Tangent>>
+  __device__ void operator()(u64 task, u64 instance) const {
+    if constexpr (kByRow) {
+      ReadLog log{nullptr, nullptr};
+      if (words != nullptr)
+        log = {words + offset[task], kinds + offset[task]};
+      sum_state().terms = 0;
+      sum_state().decided = false;
+      T own = T(0);
+      residual(Row(task), Unknowns<T>(c.vector(c.x, instance), c.n, SeedLog{&log}),
+               c.parameters_of(instance, {&log}), own);
+      count[task] = log.count;
+      terms[task] = sum_state().terms;
+      decided[task] = sum_state().decided ? 1 : 0;
+    }
+  }
+};
+#endif
 
 /// Which of (up to 64 of) the unknowns that a row reads it depends on. Task t is of row row[t] and
 /// its list from first[t] to first[t + 1].
@@ -340,19 +372,27 @@ concept SharedCall = kShared && requires(const Call& call) {
   call.lanes;
 };
 
-/// Finds the task of the thread's lanes.
-template <SharedCall Call>
-__device__ void run_shared(const Call& call) {
-  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x, warp = thread / 32;
-  u32 warps = 0, tasks = 0, group = 0;
-  while (group < 5 && warp >= call.lanes.warp_end[group]) {
-    warps = call.lanes.warp_end[group];
-    tasks = call.lanes.task_end[group];
-    ++group;
-  }
+/// The task of the thread's lanes, whose number is set; no task below the last of `groups`: none.
+__device__ inline u32 task_of(const TaskLanes& groups, u32 thread) {
+  const u32 warp = thread / 32;
+  u32 warps = 0, tasks = 0, end = groups.task_end[0], group = 0;
+#pragma unroll
+  for (u32 g = 1; g < 6; ++g)
+    if (warp >= groups.warp_end[g - 1]) {
+      warps = groups.warp_end[g - 1];
+      tasks = groups.task_end[g - 1];
+      end = groups.task_end[g];
+      group = g;
+    }
   lanes_of_task() = 32 >> group;
   const u32 task = tasks + ((thread - warps * 32) >> (5 - group));
-  if (task < call.lanes.task_end[group])
+  return task < end ? task : 0xFFFFFFFFu;
+}
+
+template <SharedCall Call>
+__device__ void run_shared(const Call& call) {
+  const u32 task = task_of(call.lanes, blockIdx.x * blockDim.x + threadIdx.x);
+  if (task != 0xFFFFFFFFu)
     call(task, 0);
 }
 

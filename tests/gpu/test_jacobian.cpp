@@ -226,6 +226,55 @@ TEST_CASE("jacobian: by the terms of sums on the GPU", "[sanitize]") {
   check_values(*gpu, graph, request);
 }
 
+TEST_CASE("jacobian: reads that are known beforehand on the GPU", "[sanitize]") {
+  const cuda::Context* const gpu = gpu_or_skip();
+  if (gpu == nullptr)
+    return;
+  // Some rows read one integer more than others: which comes next is not known to the compiler.
+  ResidualCase uneven = test::mixed_graph(50);
+  const std::string even = "next < 0 ? T(p.factor[i]) : x[next]";
+  const size_t where = uneven.source.text.find(even);
+  REQUIRE(where != std::string::npos);
+  uneven.source.text.replace(where, even.size(), "next < 0 ? T(p.factor[i]) : x[p.next[i]]");
+  for (const ResidualCase& one :
+       {test::mixed_graph(50), uneven, test::mixed_graph(7), test::weighted_graph(60)}) {
+    CAPTURE(one.name);
+    JacobianRequest request = request_of(one);
+    request.compression = JacobianCompression::terms;
+    for (const uint32_t share : {1u, 2u, 4u}) {
+      CAPTURE(share);
+      request.entries_per_lane = share;
+      request.f32 = request.f32_values = false;
+      request.places.clear();
+      JacobianFacts facts;
+      make_gpu_system(*gpu, request, facts);
+      CHECK(facts.reads_ahead);
+      check_values(*gpu, one, request);
+      for (uint64_t k = 0; k < one.pattern.nnz(); ++k)
+        request.places.push_back(static_cast<uint32_t>(2 * (one.pattern.nnz() - 1 - k)));
+      check_values(*gpu, one, request);
+      request.f32 = true;
+      check_values(*gpu, one, request);
+    }
+  }
+  // Where rows decide by values, and where a thread would have to keep too much, nothing is.
+  ResidualCase decides = test::mixed_graph(50);
+  const std::string text = "x[next];";
+  const size_t at = decides.source.text.find(text);
+  REQUIRE(at != std::string::npos);
+  decides.source.text.insert(at + text.size(), "\n  if (factor > 1e9)\n    return;");
+  for (const auto& [one, share] :
+       {std::pair(decides, 2u), std::pair(test::weighted_graph(60), 16u)}) {
+    JacobianRequest request = request_of(one);
+    request.compression = JacobianCompression::terms;
+    request.entries_per_lane = share;
+    JacobianFacts facts;
+    make_gpu_system(*gpu, request, facts);
+    CHECK_FALSE(facts.reads_ahead);
+    check_values(*gpu, one, request);
+  }
+}
+
 TEST_CASE("jacobian: instances with parameters of their own on the GPU", "[sanitize]") {
   const cuda::Context* const gpu = gpu_or_skip();
   if (gpu == nullptr)

@@ -219,8 +219,70 @@ __device__ void residual(Row i, Unknowns<T> x, const Parameters& p, T& f) {
   return made;
 }
 
+ResidualCase mixed_graph(uint32_t n) {
+  ResidualCase made;
+  made.name = "mixed";
+  made.source = {"mixed.cu", R"(template <class T>
+__device__ T at(long long unknown, long long edge, Unknowns<T> x, const Parameters& p) {
+  return unknown < 0 ? T(p.given[edge]) : x[unknown];
+}
+
+template <class T>
+__device__ void residual(Row i, Unknowns<T> x, const Parameters& p, T& f) {
+  const long long next = p.next[i];
+  const T factor = next < 0 ? T(p.factor[i]) : x[next];
+  const T sum = sum_over(p.first[i], p.first[i + 1], [&](long long e) {
+    return p.weight[e] * x[i] * at(p.other[e], e, x, p);
+  });
+  f = factor * sum + p.after[i] * x[i] + double(p.large[i] - 5000000000);
+}
+)"};
+  std::vector<int64_t> first = {0}, other, next, large;
+  std::vector<double> weight, given, factor, after;
+  std::vector<std::set<uint32_t>> rows(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    rows[i].insert(i);
+    next.push_back(i % 3 == 0 ? -1 : static_cast<int64_t>((i + 1) % n));
+    if (i % 3 != 0)
+      rows[i].insert((i + 1) % n);
+    factor.push_back(0.5 + i % 4);
+    after.push_back(0.25 * (i % 5));
+    large.push_back(5000000000 + i);
+    for (uint32_t k = 0; k < i * i % 13; ++k) {
+      const uint32_t j = (i + 3 + 2 * k) % n;
+      const bool is_given = j == i || (i + k) % 4 == 0;
+      if (!is_given)
+        rows[i].insert(j);
+      other.push_back(is_given ? -1 : static_cast<int64_t>(j));
+      given.push_back(1.5 - 0.25 * static_cast<double>(k % 7));
+      weight.push_back(0.25 + 0.5 * static_cast<double>(k % 3));
+    }
+    first.push_back(static_cast<int64_t>(other.size()));
+  }
+  for (const auto& [name, values] : {std::pair("first", first), std::pair("other", other),
+                                     std::pair("next", next), std::pair("large", large)})
+    made.parameters.arrays.push_back({name, values, false});
+  for (const auto& [name, values] : {std::pair("weight", weight), std::pair("given", given),
+                                     std::pair("factor", factor), std::pair("after", after)})
+    made.parameters.arrays.push_back({name, values, false});
+  made.x0 = start(n);
+  made.pattern = from_rows(rows);
+  made.derivative = [=](const std::vector<double>& x, uint32_t i, uint32_t j) {
+    const double f = next[i] < 0 ? factor[i] : x[static_cast<size_t>(next[i])];
+    double sum = 0, by_j = 0;
+    for (auto e = static_cast<size_t>(first[i]); e < static_cast<size_t>(first[i + 1]); ++e) {
+      const double at = other[e] < 0 ? given[e] : x[static_cast<size_t>(other[e])];
+      sum += weight[e] * x[i] * at;
+      by_j += (i == j ? weight[e] * at : 0) + (other[e] == j ? weight[e] * x[i] : 0);
+    }
+    return f * by_j + (next[i] == j ? sum : 0) + (i == j ? after[i] : 0);
+  };
+  return made;
+}
+
 std::vector<ResidualCase> residual_cases() {
-  return {brusselator(5), dense_squares(11), branches(70), weighted_graph(40), chain_of_flows(150)};
+  return {brusselator(5),     dense_squares(11), branches(70),
+          weighted_graph(40), mixed_graph(45),   chain_of_flows(150)};
 }
 
 } // namespace sparsertc::test

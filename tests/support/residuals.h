@@ -33,6 +33,10 @@ ResidualCase branches(uint32_t n);
 /// f_i = x_i + the sum of w_e sin(x_i - x_j) over its edges, by sum_over; a row has 1 to some 20
 /// edges; by row.
 ResidualCase weighted_graph(uint32_t n);
+/// f_i = c_i + (x_{i+1}, or a parameter in every third row) times a sum of w_e x_i x_j over its
+/// edges, by sum_over, where some x_j are parameters, too, and some terms read no unknown but x_i;
+/// parameters of 64 bits, and some that are read after the sum; by row.
+ResidualCase mixed_graph(uint32_t n);
 /// A chain of flows sqrt(1 + (x_i - x_{i+1})^2), each added to two residuals; whole.
 ResidualCase chain_of_flows(uint32_t n);
 

@@ -6,11 +6,18 @@
 #define SPARSERTC_CHECKED 1
 #define SPARSERTC_LOOP_LIMIT 1000u
 #define SPARSERTC_SHARED 0
+#define SPARSERTC_READS 0
 #define SPARSERTC_KEPT 8
 #include "runtime/kernels/residual_prelude.cuh"
 
 #include "runtime/kernels/dual.cuh"
 #include "runtime/kernels/dual_math.cuh"
+#include "runtime/kernels/residual_numbers.cuh"
+
+#include "runtime/kernels/residual_tangents.cuh"
+
+#include "runtime/kernels/residual_reads.cuh"
+#include "runtime/kernels/residual_sums.cuh"
 #include "runtime/kernels/residual_types.cuh"
 
 #include <catch2/catch.hpp>
@@ -260,4 +267,30 @@ TEST_CASE("dual: what is promised at kinks and poles") {
   s.t.set = 1;
   CHECK(floor(s).t.set == 0);
   CHECK((isnan(D(kNan)) && isinf(D(kInfinity)) && isfinite(zero) && signbit(-variable(1, 0))));
+}
+
+namespace {
+
+/// Counts how often code looks at values.
+struct SeedLooks {
+  using Tangent = Columns<SeedLooks>;
+  static inline int looks = 0;
+  static void decides() { ++looks; }
+};
+
+} // namespace
+
+TEST_CASE("duals: each way of looking at a value is told to tangents that want to know") {
+  using Looked = Dual<double, SeedLooks::Tangent>;
+  const Looked a(1.5), b(2.5);
+  int expected = 0;
+  for (const bool look : {a<b, a<1, 1 < a, a <= b, a> b, a >= b, a == b, a != b, a != 1.5, isnan(a),
+                            isinf(a), isfinite(a), signbit(a), value_of(a)> 1}) {
+    static_cast<void>(look);
+    ++expected;
+  }
+  CHECK(SeedLooks::looks == expected);
+  // What computes does not decide.
+  static_cast<void>(max(a, b) + fabs(a * b) - sqrt(a) / floor(b) + pow(a, 2));
+  CHECK(SeedLooks::looks == expected);
 }

@@ -224,6 +224,7 @@ TEST_CASE("jacobian schedule: rows by the terms of their sums") {
     }
     terms.offset.push_back(terms.column.size());
     terms.sums.push_back(i % 5 == 0 ? 0 : i % 7 == 0 ? 2 : 1);
+    terms.lengths.push_back(i % 5 == 0 ? 0 : i % 9);
   }
   const Pattern pattern = test::pattern_of(n, entries);
   for (const bool gpu : {false, true}) {

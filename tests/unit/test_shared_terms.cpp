@@ -99,7 +99,7 @@ TEST_CASE("tables of shared terms: every derivative is stored once") {
           const uint32_t rounds = made.head[all + t] >> 16;
           uint32_t last = 0;
           for (uint64_t k = 0; k < made.stores.size() / all; ++k) {
-            const SharedTerms::Store& store = made.stores[k * all + t];
+            const ResultStore& store = made.stores[k * all + t];
             if (k >= rounds)
               CHECK(store.place == kNoTangent);
             if (store.place == kNoTangent)
