@@ -20,9 +20,9 @@ const char* batch_word(const LuManifest& manifest) {
   return manifest.batch_kernels && !manifest.batch_kernels->looped ? "unrolled" : "looped";
 }
 
-/// Solutions in double precision can be refined, on the GPU by kernels that the bundle has.
+/// Solutions can be refined, on the GPU by kernels that the bundle has.
 bool has_refinement(const LuManifest& manifest) {
-  return !is_single(manifest.type) && (manifest.refinement || !manifest.kernels);
+  return manifest.refinement || !manifest.kernels;
 }
 
 std::string to_json(const LuManifest& manifest, const Bundle& bundle) {

@@ -145,7 +145,8 @@ std::string add_code(Bundle& bundle, const std::string& part, const ir::Module& 
 void add_refinement(Bundle& bundle, LuManifest& manifest, const LuCompileOptions& options) {
   manifest.refinement = LuRefineKernels{kLuRefineBegin,  kLuRefineUpdate, kLuRefineResidual,
                                         kLuRefineDecide, kLuRefineEnd,    kLuRefineThreads};
-  const ir::Module module = make_lu_refine_kernels({is_complex(manifest.type), false});
+  const ir::Module module = make_lu_refine_kernels(
+      {is_complex(manifest.type), is_single(manifest.type), is_single(manifest.type)});
   const LuRefineKernels& kernels = *manifest.refinement;
   add_code(bundle, kLuRefinePart, module,
            {kernels.begin, kernels.update, kernels.residual, kernels.decide, kernels.end}, options);
@@ -202,9 +203,7 @@ void add_gpu(Bundle& bundle, LuManifest& manifest, const LuTables& tables,
     bundle.sections.push_back({kLuTransposedSection, lu::to_bytes(*program.flows.transposed)});
   if (options.before_step && options.assembler != nullptr)
     options.before_step("assembling");
-  // Residuals are in double precision, and so must the matrix be.
-  if (!is_single(manifest.type))
-    add_refinement(bundle, manifest, options);
+  add_refinement(bundle, manifest, options);
   manifest.assembler = add_code(bundle, "", program.module, names_of(*manifest.kernels), options);
 }
 

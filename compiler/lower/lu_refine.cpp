@@ -25,15 +25,15 @@ public:
       : RefineWriter(module, options, kLuRefineBegin) {}
 
   void write() {
-    const Reg right = number_pointer("b"), kept = number_pointer("kept"), r = number_pointer("r"),
+    const Reg right = given_pointer("b"), kept = number_pointer("kept"), r = given_pointer("r"),
               x = number_pointer("x"), best = number_pointer("best"),
               record = pointer("record", Scalar::i64), active = pointer("active", Scalar::i32),
               n = number("n");
     const Reg i = thread_number(kLuRefineThreads);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
-    const LuNumber given = load_number(element(vector_of(right, n), i, bytes_));
+    const LuNumber given = load_exact(element(given_vector_of(right, n), i, given_bytes()));
     store_number(element(vector_of(kept, n), i, bytes_), given);
-    store_number(element(vector_of(r, n), i, bytes_), given);
+    store_rounded(element(given_vector_of(r, n), i, given_bytes()), given);
     store_number(element(vector_of(x, n), i, bytes_), zero());
     store_number(element(vector_of(best, n), i, bytes_), zero());
     b_.end();
@@ -63,18 +63,18 @@ public:
         shared_(add_shared(module, "refine_sizes", kWarps * kLuRefineUpdateNumbers)) {}
 
   void write() {
-    const Reg r_all = number_pointer("r"), x_all = number_pointer("x"),
+    const Reg r_all = given_pointer("r"), x_all = number_pointer("x"),
               best_all = number_pointer("best"), scale = pointer("scale", Scalar::f64),
               record = pointer("record", Scalar::i64), active = pointer("active", Scalar::i32),
               parts = pointer("parts", Scalar::i64), n = number("n");
     if_active(active);
-    const Reg r = vector_of(r_all, n), x = vector_of(x_all, n), best = vector_of(best_all, n);
+    const Reg r = given_vector_of(r_all, n), x = vector_of(x_all, n), best = vector_of(best_all, n);
     const Reg newest = b_.load(record_of(record), offsetof(LuRefineRecord, is_newest));
     const Reg keep = b_.compare(Comparison::ne, Scalar::i64, newest, Operand::integer(0));
     const Reg correction = zero_bits(), largest = zero_bits();
     const Reg sum = real_constant(0);
     for_each_row(n, kLuRefineUpdateParts, [&](Reg i) {
-      const LuNumber change = load_number(element(r, i, bytes_));
+      const LuNumber change = load_exact(element(r, i, given_bytes()));
       const Reg place = element(x, i, bytes_);
       const LuNumber before = load_number(place);
       b_.if_begin(keep);
@@ -133,14 +133,14 @@ public:
     const Reg offset = pointer("offset", Scalar::i32);
     index_ = pointer("index", Scalar::i32);
     source_ = pointer("source", Scalar::i32);
-    a_ = number_pointer("A");
-    const Reg kept = number_pointer("kept"), r_all = number_pointer("r"),
+    a_ = given_pointer("A");
+    const Reg kept = number_pointer("kept"), r_all = given_pointer("r"),
               x_all = number_pointer("x"), active = pointer("active", Scalar::i32),
               update_parts = pointer("update_parts", Scalar::i64),
               update_blocks = number("update_blocks"), parts = pointer("parts", Scalar::i64);
     n_ = number("n");
     if_active(active);
-    const Reg right = vector_of(kept, n_), r = vector_of(r_all, n_);
+    const Reg right = vector_of(kept, n_), r = given_vector_of(r_all, n_);
     x_ = vector_of(x_all, n_);
     lane_ = b_.special(Special::lane);
     const Reg before = b_.mul(Scalar::i32, b_.special(Special::block_x), Operand::integer(kWarps));
@@ -160,7 +160,7 @@ public:
     const LuNumber b = load_number(element(right, i, bytes_));
     const LuNumber rest = sub(b, row.product);
     b_.if_begin(b_.compare(Comparison::eq, Scalar::i32, lane_, Operand::integer(0)));
-    store_number(element(r, i, bytes_), rest);
+    store_rounded(element(r, i, given_bytes()), rest);
     b_.end();
     judge(row, modulus(b), modulus(rest));
     b_.end();
@@ -192,7 +192,7 @@ private:
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, p, end));
     const Reg j = b_.load(element(index_, p, kWord), 0, 1, Cache::readonly);
     const Reg from = b_.load(element(source_, p, kWord), 0, 1, Cache::readonly);
-    const LuNumber a = load_number(element(a_, from, bytes_), Cache::readonly);
+    const LuNumber a = load_exact(element(a_, from, given_bytes()), Cache::readonly);
     const LuNumber x = load_number(element(x_, j, bytes_), Cache::readonly);
     fma(a, x, row.product, row.product);
     const Reg size = modulus(a);
@@ -335,7 +335,7 @@ public:
 
   void write() {
     const Reg x = number_pointer("x"), best = number_pointer("best"),
-              solution = number_pointer("solution"), record = pointer("record", Scalar::i64),
+              solution = given_pointer("solution"), record = pointer("record", Scalar::i64),
               n = number("n");
     const Reg i = thread_number(kLuRefineThreads);
     b_.if_begin(b_.compare(Comparison::lt, Scalar::i32, i, n));
@@ -343,7 +343,8 @@ public:
     const Reg newest = b_.compare(Comparison::ne, Scalar::i64, word, Operand::integer(0));
     const LuNumber here = load_number(element(vector_of(x, n), i, bytes_));
     const LuNumber there = load_number(element(vector_of(best, n), i, bytes_));
-    store_number(element(vector_of(solution, n), i, bytes_), select(newest, here, there));
+    store_rounded(element(given_vector_of(solution, n), i, given_bytes()),
+                  select(newest, here, there));
     b_.end();
     b_.return_void();
   }

@@ -22,6 +22,9 @@ struct LuRefineOptions {
   bool complex = false;
   /// Whether the solution is rounded to single precision (each part of it).
   bool single_solution = false;
+  /// Whether matrix, right-hand sides and solutions come in single precision, and residuals go to
+  /// the solve in it; single_solution is then true. What is kept in between is in double precision.
+  bool given_single = false;
 };
 
 inline constexpr const char* kLuRefineBegin = "sparsertc_lu_refine_begin";
@@ -32,16 +35,17 @@ inline constexpr const char* kLuRefineEnd = "sparsertc_lu_refine_end";
 /// Threads of a block of each of them.
 inline constexpr uint32_t kLuRefineThreads = 256;
 
-/// Five kernels; numbers V are f64, or pairs of them where complex. Vectors hold n numbers for each
+/// Five kernels; numbers V are f64, or pairs of them where complex, numbers G are V, or of single
+/// precision where they are given so. Vectors hold n numbers for each
 /// right-hand side, which is block_y:
 ///
-///   sparsertc_lu_refine_begin(b: V, kept: V, r: V, x: V, best: V, record: i64, active: i32, n:
+///   sparsertc_lu_refine_begin(b: G, kept: V, r: G, x: V, best: V, record: i64, active: i32, n:
 ///   i32)
 ///     a thread for each row.
-///   sparsertc_lu_refine_update(r: V, x: V, best: V, scale: f64, record: i64, active: i32,
+///   sparsertc_lu_refine_update(r: G, x: V, best: V, scale: f64, record: i64, active: i32,
 ///                              parts: i64, n: i32)
 ///     at most kLuRefineUpdateParts blocks; scale[i] is that of unknown i.
-///   sparsertc_lu_refine_residual(offset: i32, index: i32, source: i32, A: V, kept: V, r: V, x: V,
+///   sparsertc_lu_refine_residual(offset: i32, index: i32, source: i32, A: G, kept: V, r: G, x: V,
 ///                                active: i32, update_parts: i64, update_blocks: i32, parts: i64,
 ///                                n: i32)
 ///     kLuRefineResidualParts warps, or at least one for each row. Rows of A (or of its transpose)
@@ -49,7 +53,7 @@ inline constexpr uint32_t kLuRefineThreads = 256;
 ///   sparsertc_lu_refine_decide(record: i64, active: i32, update_parts: i64, update_blocks: i32,
 ///                              parts: i64, residual_warps: i32, target: f64, slowest: f64)
 ///     one block; a backward error of at most `target` is the end of it.
-///   sparsertc_lu_refine_end(x: V, best: V, solution: V, record: i64, n: i32)
+///   sparsertc_lu_refine_end(x: V, best: V, solution: G, record: i64, n: i32)
 ///     a thread for each row; solution may be the memory of b.
 ir::Module make_lu_refine_kernels(const LuRefineOptions& options);
 

@@ -14,6 +14,8 @@ namespace sparsertc {
 inline LuKernelOptions double_precision(const LuRefineOptions& options) {
   LuKernelOptions result;
   result.complex = options.complex;
+  if (options.given_single)
+    result.given = ir::Scalar::f32;
   return result;
 }
 
@@ -38,8 +40,36 @@ protected:
 
   ir::Reg side() { return b_.special(ir::Special::block_y); }
   /// The right-hand side's part of an array.
-  ir::Reg vector_of(ir::Reg pointer, ir::Reg n) {
-    return b_.index(pointer, side(), b_.mul(ir::Scalar::i32, n, ir::Operand::integer(bytes_)));
+  ir::Reg vector_of(ir::Reg pointer, ir::Reg n) { return vector_of(pointer, n, bytes_); }
+  ir::Reg given_vector_of(ir::Reg pointer, ir::Reg n) {
+    return vector_of(pointer, n, given_bytes());
+  }
+  /// A number of the caller's type, exactly; and one rounded to it.
+  LuNumber load_exact(ir::Reg place, ir::Cache cache = ir::Cache::normal) {
+    if (kernels.given == ir::Scalar::f64)
+      return load_number(place, cache);
+    const ir::Reg given = load_given(place, cache);
+    const auto part = [&](ir::Reg value) {
+      return b_.convert(ir::Scalar::f64, value, ir::Conversion::exact);
+    };
+    return {part(given), complex_ ? part(given[1]) : ir::Reg{}};
+  }
+  void store_rounded(ir::Reg place, LuNumber value) {
+    if (kernels.given == ir::Scalar::f64) {
+      store_number(place, value);
+      return;
+    }
+    const auto part = [&](ir::Reg number, ir::Reg result = {}) {
+      return b_.convert(ir::Scalar::f32, number, ir::Conversion::nearest, result);
+    };
+    if (!complex_) {
+      b_.store(place, 0, part(value.re));
+      return;
+    }
+    const ir::Reg parts = b_.fresh_tuple(ir::Scalar::f32, 2);
+    part(value.re, parts[0]);
+    part(value.im, parts[1]);
+    b_.store(place, 0, parts, 2);
   }
   ir::Reg record_of(ir::Reg pointer) { return element(pointer, side(), sizeof(LuRefineRecord)); }
   ir::Reg parts_of(ir::Reg pointer, uint32_t parts, uint32_t numbers) {
@@ -152,6 +182,11 @@ protected:
   }
 
   const bool single_;
+
+private:
+  ir::Reg vector_of(ir::Reg pointer, ir::Reg n, uint32_t bytes) {
+    return b_.index(pointer, side(), b_.mul(ir::Scalar::i32, n, ir::Operand::integer(bytes)));
+  }
 };
 
 } // namespace sparsertc

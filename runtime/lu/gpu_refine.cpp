@@ -21,6 +21,11 @@ constexpr uint64_t kUpdatePartsBytes =
 constexpr uint64_t kResidualPartsBytes =
     uint64_t{kLuRefineResidualParts} * kLuRefineResidualNumbers * sizeof(double);
 
+/// Of a number of the vectors that are kept in double precision.
+uint64_t wide_bytes(const GpuPlan& plan) {
+  return (plan.is_complex() ? 2 : 1) * sizeof(double);
+}
+
 template <class T>
 std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)};
@@ -35,8 +40,7 @@ GpuRefinement::GpuRefinement(const cuda::Context& context, const GpuRefineCode& 
       residual_(module_.kernel(code.residual)), decide_(module_.kernel(code.decide)),
       end_(module_.kernel(code.end)) {
   code_.image = {};
-  const uint32_t number = plan.is_complex() ? 2 * sizeof(double) : sizeof(double);
-  if (plan.given_bytes() != number)
+  if (plan.given_bytes() != wide_bytes(plan) / (code.given_single ? 2 : 1))
     throw InternalError(fmt::format("refinement of numbers of {} bytes", plan.given_bytes()));
   const MatrixPattern pattern = pattern_of(plan.tables());
   const uint32_t n = plan.tables().size;
@@ -111,15 +115,15 @@ void GpuRefinement::solve_some(const GpuWorkspace& factors, const GpuRefineWorks
                                bool transposed, const cuda::Stream& stream,
                                const RefineOptions& options) const {
   const uint64_t n = plan_.tables().size;
-  const uint64_t before = first * n * plan_.given_bytes();
+  const uint64_t before = first * n * plan_.given_bytes(), wide = first * n * wide_bytes(plan_);
   const auto from = [first](const cuda::DeviceBuffer& array, uint64_t bytes_of_side) {
     return array.address() + first * bytes_of_side;
   };
   const cuda::DeviceAddress b = all_b + before, x = all_x + before;
-  const cuda::DeviceAddress kept = workspace.kept_.address() + before,
+  const cuda::DeviceAddress kept = workspace.kept_.address() + wide,
                             r = workspace.r_.address() + before,
-                            newest = workspace.x_.address() + before,
-                            best = workspace.best_.address() + before;
+                            newest = workspace.x_.address() + wide,
+                            best = workspace.best_.address() + wide;
   const cuda::DeviceAddress records = from(workspace.records_, sizeof(LuRefineRecord)),
                             active = from(workspace.active_, sizeof(int32_t)),
                             update_parts = from(workspace.update_parts_, kUpdatePartsBytes),
@@ -193,9 +197,10 @@ std::vector<RefineResult> GpuRefinement::results(const GpuRefineWorkspace& works
 GpuRefineWorkspace::GpuRefineWorkspace(const GpuPlan& plan, uint32_t right_sides,
                                        cuda::DeviceMemory memory)
     : right_sides_(right_sides), records_(memory.take(right_sides * sizeof(LuRefineRecord))),
-      kept_(memory.take(uint64_t{plan.tables().size} * right_sides * plan.given_bytes())),
-      r_(memory.take(kept_.bytes())), x_(memory.take(kept_.bytes())),
-      best_(memory.take(kept_.bytes())), active_(memory.take(right_sides * sizeof(int32_t))),
+      kept_(memory.take(uint64_t{plan.tables().size} * right_sides * wide_bytes(plan))),
+      r_(memory.take(uint64_t{plan.tables().size} * right_sides * plan.given_bytes())),
+      x_(memory.take(kept_.bytes())), best_(memory.take(kept_.bytes())),
+      active_(memory.take(right_sides * sizeof(int32_t))),
       update_parts_(memory.take(right_sides * kUpdatePartsBytes)),
       parts_(memory.take(right_sides * kResidualPartsBytes)), bytes_(memory.bytes()) {}
 

@@ -21,6 +21,7 @@ struct GpuRefineCode {
   const char* end = nullptr;
   uint32_t threads = 0;         ///< of a block of each
   bool single_solution = false; ///< whether they round the solution to single precision
+  bool given_single = false;    ///< whether matrix, right-hand sides and solutions come in it
 };
 
 class GpuRefineWorkspace;
@@ -28,8 +29,8 @@ class GpuRefineWorkspace;
 /// Like the plan, constant while it executes.
 class GpuRefinement {
 public:
-  /// Copies the pattern of A to the GPU. `context` and `plan`, whose caller's numbers are in double
-  /// precision, must outlive it.
+  /// Copies the pattern of A to the GPU. `context` and `plan`, whose caller's numbers are in the
+  /// precision that `code` says, must outlive it.
   GpuRefinement(const cuda::Context& context, const GpuRefineCode& code, const GpuPlan& plan);
 
   /// Enqueues A X = B, or A^T X = B, each right-hand side refined on its own by the rules of

@@ -71,7 +71,8 @@ public:
   virtual void solve(const LuWorkspace& workspace, const LuSystem& system,
                      cuda::StreamHandle stream) const = 0;
 
-  /// Whether solutions can be refined, and the memory of that for so many right-hand sides.
+  /// Whether the bundle has what refines solutions, and the memory of that for so many right-hand
+  /// sides.
   virtual bool can_refine() const = 0;
   virtual uint64_t refinement_bytes(uint64_t right_sides) const = 0;
   /// Like solve(); in turns, where the workspace has room for fewer right-hand sides.

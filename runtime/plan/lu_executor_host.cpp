@@ -25,6 +25,23 @@ T* pointer_to(LuAddress address) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(address));
 }
 
+/// The caller's numbers in double precision, for residuals: the same memory where they are that.
+template <class X>
+struct InDoublePrecision {
+  using V = lu::Wide<X>;
+  std::vector<V> copy;
+  std::span<const V> numbers;
+
+  explicit InDoublePrecision(std::span<const X> given) {
+    if constexpr (std::is_same_v<X, V>) {
+      numbers = given;
+    } else {
+      copy.assign(given.begin(), given.end());
+      numbers = copy;
+    }
+  }
+};
+
 template <class T, class X>
 class HostExecutor : public LuExecutor {
 public:
@@ -71,7 +88,7 @@ public:
       factors.solve_rounded(b, x, system.right_sides, system.transposed);
   }
 
-  bool can_refine() const override { return kCanRefine; }
+  bool can_refine() const override { return true; }
 
   uint64_t refinement_bytes(uint64_t right_sides) const override {
     return right_sides * sizeof(lu::RefineResult);
@@ -79,21 +96,19 @@ public:
 
   void solve_refined(const LuWorkspace& workspace, const LuSystem& system,
                      const LuRefinement& refinement, cuda::StreamHandle) const override {
-    if constexpr (kCanRefine) {
-      checked(workspace);
-      const lu::Factors<T> factors(tables_, stages_, numbers_in(workspace));
-      const lu::MatrixView<X> a{tables_.size,
-                                pattern_.row_offset,
-                                pattern_.column_index,
-                                {pointer_to<const X>(refinement.values), tables_.input_nnz}};
-      auto* const results = pointer_to<lu::RefineResult>(refinement.memory.memory);
-      for (uint64_t side = 0; side < system.right_sides; ++side) {
-        const std::span<const X> b(pointer_to<const X>(system.b) + side * tables_.size,
-                                   tables_.size);
-        const std::span<X> x(pointer_to<X>(system.x) + side * tables_.size, tables_.size);
-        results[side] =
-            lu::solve_refined<T, X>(factors, a, b, x, system.transposed, refinement.options);
-      }
+    using V = lu::Wide<X>;
+    checked(workspace);
+    const lu::Factors<T> factors(tables_, stages_, numbers_in(workspace));
+    const InDoublePrecision<X> values({pointer_to<const X>(refinement.values), tables_.input_nnz});
+    const lu::MatrixView<V> a{tables_.size, pattern_.row_offset, pattern_.column_index,
+                              values.numbers};
+    auto* const results = pointer_to<lu::RefineResult>(refinement.memory.memory);
+    for (uint64_t side = 0; side < system.right_sides; ++side) {
+      const InDoublePrecision<X> b(
+          {pointer_to<const X>(system.b) + side * tables_.size, tables_.size});
+      const std::span<X> x(pointer_to<X>(system.x) + side * tables_.size, tables_.size);
+      results[side] =
+          lu::solve_refined<T, X>(factors, a, b.numbers, x, system.transposed, refinement.options);
     }
   }
 
@@ -133,9 +148,6 @@ public:
   }
 
 private:
-  /// Residuals are in double precision, and so must the matrix be.
-  static constexpr bool kCanRefine = std::is_same_v<X, lu::Wide<X>>;
-
   static Header& checked(const LuWorkspace& workspace) {
     Header& header = *pointer_to<Header>(workspace.memory);
     check_initialized(header.record);

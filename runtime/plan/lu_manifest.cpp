@@ -229,8 +229,8 @@ LuManifest parse_lu_manifest(const std::string& text, const std::string& name) {
     reader.refuse("kernels", "kernels for a GPU, and none for the host");
   if (!reader.at("refinement", "an object or null").is_null())
     manifest.refinement = read_refinement(reader.object("refinement"));
-  if (manifest.refinement && (!manifest.kernels || is_single(manifest.type)))
-    reader.refuse("refinement", "null without kernels, or where the dtype is f32 or c64");
+  if (manifest.refinement && !manifest.kernels)
+    reader.refuse("refinement", "null without kernels");
   manifest.batch = reader.flag("batch");
   if (manifest.batch && manifest.type != manifest.factor_type)
     reader.refuse("batch", "false where the factors are of another type");

@@ -102,7 +102,8 @@ lu::GpuCode code_of(const LuManifest& manifest, const std::vector<uint8_t>& imag
   return code;
 }
 
-lu::GpuRefineCode code_of(const LuRefineKernels& kernels, const Bundle::Section& image) {
+lu::GpuRefineCode code_of(const LuRefineKernels& kernels, LuNumber type,
+                          const Bundle::Section& image) {
   lu::GpuRefineCode code;
   code.image = image.bytes;
   code.begin = kernels.begin.c_str();
@@ -111,6 +112,7 @@ lu::GpuRefineCode code_of(const LuRefineKernels& kernels, const Bundle::Section&
   code.decide = kernels.decide.c_str();
   code.end = kernels.end.c_str();
   code.threads = kernels.threads;
+  code.single_solution = code.given_single = is_single(type);
   return code;
 }
 
@@ -190,7 +192,7 @@ void LuPlan::load_gpu(const Bundle& bundle, const std::string& name) {
   if (manifest_.refinement)
     parts.refinement = std::make_unique<lu::GpuRefinement>(
         gpu,
-        code_of(*manifest_.refinement,
+        code_of(*manifest_.refinement, manifest_.type,
                 choose_code(bundle, manifest_.target, gpu.properties(), name, kLuRefinePart)),
         *parts.plan);
   executor_ = make_lu_executor(gpu, std::move(parts), manifest_);
@@ -299,10 +301,7 @@ void LuPlan::check_has_room(const LuWorkspace& workspace) const {
 
 uint64_t LuPlan::refinement_bytes(uint64_t right_sides) const {
   if (!can_refine())
-    throw UsageError(is_single(manifest_.type)
-                         ? fmt::format("solutions of {} cannot be refined", name_of(manifest_.type))
-                         : std::string("the bundle was compiled without refinement"),
-                     "compile it with numbers=f64 or numbers=mixed");
+    throw UsageError("the bundle was compiled without refinement", "compile it again");
   return executor_->refinement_bytes(right_sides);
 }
 

@@ -157,9 +157,17 @@ TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize
   const GpuContext there;
   for (const LuGpuSolve solve : {LuGpuSolve::dataflow, LuGpuSolve::block})
     for (const bool complex : {false, true})
-      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed}) {
+      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed, LuPrecision::f32}) {
         CAPTURE(static_cast<int>(solve), complex, static_cast<int>(precision));
-        const Matrix a = safe_matrix(random_square(random, 150, 3), random, complex);
+        const bool single = precision == LuPrecision::f32;
+        const auto as_given = [&](std::vector<double> values) {
+          for (double& value : values)
+            value = single ? static_cast<float>(value) : value;
+          return values;
+        };
+        Matrix a = safe_matrix(random_square(random, 150, 3), random, complex);
+        a.values = as_given(a.values);
+        a.imaginary = as_given(a.imaginary);
         LuBundleChoice choice = native_choice();
         choice.precision = precision;
         choice.solve = solve;
@@ -169,21 +177,21 @@ TEST_CASE("lu api: refined with factors of another matrix, captured", "[sanitize
         for (double& value : near.values)
           value *= 1 + 1e-3 * random.symmetric();
         session.refactor(near);
-        constexpr double kTarget = 256 * 0x1p-53;
+        const double target = single ? 2 * 0x1p-24 : 256 * 0x1p-53;
         const uint64_t parts = complex ? 2 : 1;
         for (const bool transposed : {false, true}) {
           // Right-hand sides go in turns, as the workspace has room for two.
-          const std::vector<double> b = random_parts(random, 150 * 5 * parts);
+          const std::vector<double> b = as_given(random_parts(random, 150 * 5 * parts));
           const std::vector<double> x =
-              session.solve_refined(a, b, 5, transposed, transposed, 12, kTarget);
+              session.solve_refined(a, b, 5, transposed, transposed, 12, target);
           double worst = 0;
           for (const LuSession::Refined& one : session.refined()) {
-            CHECK(one.backward_error <= kTarget);
+            CHECK(one.backward_error <= target);
             CHECK(one.steps > 0);
             worst = std::max(worst, one.residual);
           }
-          CHECK(largest_residual(a, b, x, transposed) <= worst + kTarget);
-          CHECK(session.solve_refined(a, b, 5, transposed, !transposed, 20, kTarget) == x);
+          CHECK(largest_residual(a, b, x, transposed) <= worst + 256 * 0x1p-53);
+          CHECK(session.solve_refined(a, b, 5, transposed, !transposed, 20, target) == x);
         }
       }
 }

@@ -1,8 +1,10 @@
 // Refined solves through the C API: in host memory, and on a device whose kernels are interpreted.
+#include "runtime/plan/lu_manifest.h"
 #include "tests/support/lu_contexts.h"
 #include "tests/support/lu_patterns.h"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -26,20 +28,36 @@ Matrix near(Matrix a, Random& random) {
 
 /// Of rows with a few entries: rounding of the residual as it is computed there and here.
 constexpr double kNoise = 64 * 0x1p-53;
+/// The same where solutions are in single precision: two roundings of each of them.
+constexpr double kSingleNoise = 2 * 0x1p-24;
+
+/// As numbers of a bundle in single precision hold them.
+void round_to_single(std::vector<double>& values) {
+  for (double& value : values)
+    value = static_cast<float>(value);
+}
 
 /// Solves with factors of a matrix near A, of which a solve alone gets three digits; right-hand
 /// sides go in turns where there are more than `room`, one is zero.
-void check_refined(const sparsertc_context* context, bool on_host, const Bundle& bundle,
-                   const Matrix& a, Random& random, int64_t room) {
+void check_refined(const sparsertc_context* context, bool on_host, const Bundle& bundle, Matrix a,
+                   Random& random, int64_t room) {
   const LuHandle lu = load(context, bundle);
   LuSession session(context, on_host, lu.get(), room);
   REQUIRE(session.info().has_refinement == 1);
+  const bool single = session.info().element_size == (a.imaginary.empty() ? 4 : 8);
+  const double noise = single ? kSingleNoise : kNoise;
+  if (single) {
+    round_to_single(a.values);
+    round_to_single(a.imaginary);
+  }
   session.refactor(near(a, random));
   const uint64_t n = a.pattern.rows, parts = a.imaginary.empty() ? 1 : 2;
   for (const int64_t sides : {int64_t{1}, 2 * room + 1})
     for (const bool transposed : {false, true}) {
       CAPTURE(on_host, sides, transposed);
       std::vector<double> b = random_parts(random, n * static_cast<uint64_t>(sides) * parts);
+      if (single)
+        round_to_single(b);
       if (sides > 1)
         std::fill_n(b.begin(), n * parts, 0.0);
       // The first solution, as it is.
@@ -55,13 +73,13 @@ void check_refined(const sparsertc_context* context, bool on_host, const Bundle&
 
       const bool in_place = transposed;
       const std::vector<double> x =
-          session.solve_refined(a, b, sides, transposed, in_place, 20, kNoise);
+          session.solve_refined(a, b, sides, transposed, in_place, 20, noise);
       worst = 0;
       REQUIRE(session.refined().size() == static_cast<size_t>(sides));
       for (size_t side = 0; side < session.refined().size(); ++side) {
         const LuSession::Refined& one = session.refined()[side];
         CAPTURE(side);
-        CHECK(one.backward_error <= kNoise);
+        CHECK(one.backward_error <= noise);
         CHECK(one.residual <= one.backward_error * 1.5);
         const bool zero = sides > 1 && side == 0;
         CHECK((one.steps == 0) == zero);
@@ -69,8 +87,12 @@ void check_refined(const sparsertc_context* context, bool on_host, const Bundle&
         worst = std::max(worst, one.residual);
       }
       CHECK(largest_residual(a, b, x, transposed) <= worst + kNoise);
+      // Without a target it is what the type of the solution allows.
+      session.solve_refined(a, b, sides, transposed, false, 20);
+      for (const LuSession::Refined& one : session.refined())
+        CHECK(one.backward_error <= noise);
       // Same input, same bits; more steps than are needed change nothing.
-      CHECK(session.solve_refined(a, b, sides, transposed, !in_place, 30, kNoise) == x);
+      CHECK(session.solve_refined(a, b, sides, transposed, !in_place, 30, noise) == x);
     }
 }
 
@@ -79,7 +101,7 @@ void check_refined(const sparsertc_context* context, bool on_host, const Bundle&
 TEST_CASE("lu refined: in host memory, every type", "[lu_api]") {
   Random random(test_seed(kSeed));
   const HostContext host;
-  for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed})
+  for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed, LuPrecision::f32})
     for (const bool complex : {false, true}) {
       CAPTURE(static_cast<int>(precision), complex);
       const Matrix a = safe_matrix(random_square(random, 41, 3), random, complex);
@@ -94,7 +116,7 @@ TEST_CASE("lu refined: on the interpreter, every type", "[lu_api]") {
   InterpretedContext there;
   for (const LuGpuSolve solve : {LuGpuSolve::dataflow, LuGpuSolve::block})
     for (const bool complex : {false, true})
-      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed}) {
+      for (const LuPrecision precision : {LuPrecision::f64, LuPrecision::mixed, LuPrecision::f32}) {
         CAPTURE(static_cast<int>(solve), static_cast<int>(precision), complex);
         const Matrix a = safe_matrix(random_square(random, 7, 2), random, complex);
         LuBundleChoice choice;
@@ -237,18 +259,20 @@ TEST_CASE("lu refined: what cannot be is refused", "[lu_api]") {
   LuBundleChoice choice;
   choice.target = "sm_80";
   uint64_t bytes = 0;
-  for (const bool on_host : {true, false}) {
-    const sparsertc_context* const context = on_host ? host.context : there.context;
-    LuBundleChoice single = choice;
-    single.precision = LuPrecision::f32;
-    const LuHandle narrow = load(context, lu_bundle(a, single));
-    sparsertc_lu_info info;
-    info.struct_size = sizeof info;
-    require_ok(sparsertc_lu_query(narrow.get(), &info));
-    CHECK(info.has_refinement == 0);
-    check_refused(sparsertc_lu_refinement_size(narrow.get(), 1, &bytes),
-                  SPARSERTC_ERROR_INVALID_ARGUMENT, "solutions of f32 cannot be refined");
-  }
+  Bundle without = lu_bundle(a, choice);
+  std::erase_if(without.sections, [](const Bundle::Section& section) {
+    return section.name.starts_with(kLuRefinePart);
+  });
+  nlohmann::ordered_json manifest = nlohmann::ordered_json::parse(without.manifest);
+  manifest["refinement"] = nullptr;
+  without.manifest = manifest.dump();
+  const LuHandle old = load(there.context, without);
+  sparsertc_lu_info info;
+  info.struct_size = sizeof info;
+  require_ok(sparsertc_lu_query(old.get(), &info));
+  CHECK(info.has_refinement == 0);
+  check_refused(sparsertc_lu_refinement_size(old.get(), 1, &bytes),
+                SPARSERTC_ERROR_INVALID_ARGUMENT, "the bundle was compiled without refinement");
   const LuHandle lu = load(there.context, lu_bundle(a, choice));
   LuSession session(there.context, false, lu.get());
   require_ok(sparsertc_lu_refinement_size(lu.get(), 1, &bytes));
