@@ -1,6 +1,7 @@
 #include "tools/bench_gpu.h"
 
 #include "ir/error.h"
+#include "runtime/tune/dense_candidates.h"
 #include "runtime/tune/machine.h"
 #include "tools/assemblers.h"
 #include "tools/bench_layer.h"
@@ -31,14 +32,18 @@ struct Bench {
   const CacheFlush* flush; ///< where times are cold
 };
 
-std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const GpuLayer& layer) {
+/// `first`: those that take part however short the time is.
+std::vector<tune::Candidate> candidates_of(const GpuBenchOptions& options, const GpuLayer& layer,
+                                           size_t& first) {
   std::vector<tune::Candidate> candidates;
   for (const std::string& tile : options.tiles)
     candidates.push_back(tune::parse_candidate(tile));
   if (candidates.empty()) // the compiler's own choice always takes part
     candidates.emplace_back();
+  first = candidates.size();
   if (options.automatic) {
-    const std::vector<tune::Candidate> space = layer.space();
+    std::vector<tune::Candidate> space = layer.space();
+    first += tune::dense_library_first(space);
     candidates.insert(candidates.end(), space.begin(), space.end());
   }
   return candidates;
@@ -108,7 +113,7 @@ void measure(const Bench& bench, const BenchCase& one, double budget_seconds,
   tune::SearchOptions search;
   search.budget_seconds = budget_seconds;
   search.threads = making.threads;
-  const std::vector<tune::Candidate> candidates = candidates_of(bench.options, layer);
+  const std::vector<tune::Candidate> candidates = candidates_of(bench.options, layer, search.first);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   bench.progress.clear();
   report_refusals(found, row.name);

@@ -1,23 +1,22 @@
 // sparsertc tune: measures candidates for one matrix on this GPU and writes a record of the winner.
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "runtime/tune/dense_candidates.h"
 #include "runtime/tune/machine.h"
+#include "runtime/tune/strategies.h"
 #include "tools/assemblers.h"
 #include "tools/bench_layer.h"
 #include "tools/command.h"
 #include "tools/gpu.h"
 #include "tools/gpu_peers.h"
 #include "tools/options.h"
-#include "tools/regimes.h"
 #include "tools/session.h"
 #include "tools/tuning.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <optional>
 
 namespace sparsertc {
 namespace {
@@ -35,12 +34,15 @@ struct TuneOptions {
 };
 
 /// Candidates: the user's, the compiler's own choice, and the space.
-std::vector<tune::Candidate> candidates_of(const TuneOptions& options, const GpuLayer& layer) {
+/// `first`: those that take part however short the time is.
+std::vector<tune::Candidate> candidates_of(const TuneOptions& options, const GpuLayer& layer,
+                                           size_t& first) {
   std::vector<tune::Candidate> candidates;
   for (const std::string& tile : options.tiles)
     candidates.push_back(tune::parse_candidate(tile));
   candidates.emplace_back();
-  const std::vector<tune::Candidate> space = layer.space();
+  std::vector<tune::Candidate> space = layer.space();
+  first = candidates.size() + tune::dense_library_first(space);
   candidates.insert(candidates.end(), space.begin(), space.end());
   return candidates;
 }
@@ -63,29 +65,13 @@ void print_record(const tune::Record& record, const CandidateFacts& facts) {
                rival.time_us < record.warm.median_us ? ": faster" : "");
 }
 
-/// The best time of each strategy that was tried, and what the model says of them all.
-void print_strategies(const GpuLayer& layer, const tune::SearchResult& found,
-                      const tune::Record& record) {
-  std::map<Strategy, double> best;
-  for (const tune::Trial& trial : found.trials) {
-    const std::optional<Strategy> strategy = parse_tile_choice(trial.candidate.words).strategy;
-    if (!strategy || !trial.refused.empty() || trial.time_us <= 0)
-      continue;
-    const auto [at, is_new] = best.emplace(*strategy, trial.time_us);
-    if (!is_new)
-      at->second = std::min(at->second, trial.time_us);
-  }
-  const std::optional<Strategy> won = parse_tile_choice(record.tile).strategy;
-  if (won)
-    fmt::print("won: {}; the best of each strategy in the search:", name_of(*won));
-  for (const auto& [strategy, us] : best)
-    fmt::print(" {} {:.2f} us", name_of(strategy), us);
-  const SpmmProblem& problem = layer.problem();
-  if (problem.nonfinite == Nonfinite::exact)
-    fmt::print("; dense and panels multiply zeros, which only --nonfinite=dense allows");
-  fmt::print("\n{}", describe_regimes(layer.weights().pattern,
-                                      plan_strategies(layer.weights(), problem, layer.target(),
-                                                      SpmmTileChoice())));
+/// The best time of each strategy that was tried, and from which zeros on each would be the
+/// fastest.
+void print_strategies(const cuda::Context& gpu, const GpuLayer& layer,
+                      const tune::SearchResult& found, const tune::Record& record) {
+  fmt::print(
+      "won: {}; the best of each strategy in the search: {}\n", tune::strategy_of(record.tile),
+      tune::describe_strategies(layer.shape(), tune::device_of(gpu), layer.space(), found.trials));
 }
 
 int tune_matrix(const TuneOptions& options) {
@@ -122,7 +108,7 @@ int tune_matrix(const TuneOptions& options) {
   tune::SearchOptions search;
   search.budget_seconds = options.budget_seconds;
   search.threads = making.threads;
-  const std::vector<tune::Candidate> candidates = candidates_of(options, layer);
+  const std::vector<tune::Candidate> candidates = candidates_of(options, layer, search.first);
   const tune::SearchResult found = tune::search(candidates, hooks, search);
   progress.clear();
   report_refusals(found, options.input.path);
@@ -188,7 +174,7 @@ int tune_matrix(const TuneOptions& options) {
   if (options.output != "-")
     print_record(record, facts);
   if (options.output != "-")
-    print_strategies(layer, found, record);
+    print_strategies(*gpu, layer, found, record);
   if (!options.output.empty())
     write_text(options.output, to_json(record));
   if (found.interrupted)

@@ -110,7 +110,10 @@ void DenseProduct::make(uint64_t most_workspace) {
           "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(kBlasMostWorkspace, most_workspace);
-  prefer(kBlasReductions, static_cast<uint32_t>(kBlasReduceInSumsType));
+  // Parts of K of f32 and f64 are added up in the sums' type wherever that is done.
+  const bool narrow = shape_.type == DenseShape::Type::f16 || shape_.type == DenseShape::Type::bf16;
+  prefer(kBlasReductions,
+         static_cast<uint32_t>(narrow ? kBlasReduceInSumsType : kBlasReduceAnyhow));
   prefer(swapped ? kBlasAlignmentB : kBlasAlignmentA, kOwnAlignment);
   prefer(swapped ? kBlasAlignmentA : kBlasAlignmentB, shape_.alignment);
   prefer(kBlasAlignmentC, shape_.alignment);

@@ -46,6 +46,7 @@ struct BlasHeuristic {
   X(kBlasMostWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                               \
   X(kBlasReductions, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                \
   X(kBlasReduceInSumsType, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                              \
+  X(kBlasReduceAnyhow, CUBLASLT_REDUCTION_SCHEME_MASK, 7)                                          \
   X(kBlasAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                \
   X(kBlasAlignmentB, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 6)                                \
   X(kBlasAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 7)                                \

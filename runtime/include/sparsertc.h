@@ -867,6 +867,8 @@ typedef struct sparsertc_tune_report {
   const char* record; /* JSON text: keep it, and give it to the next tuning of this layer, or to
                        * `sparsertc compile --tuning` */
   const char* remark; /* why the record was refused, why the first candidate was; "" if neither */
+  const char* strategies; /* of a search: the best time of each strategy, and from which fraction of
+                           * zeros on each would be the fastest, in lines; else "" */
 } sparsertc_tune_report;
 
 /* Measures candidates for the layer of `plan` on its GPU and makes a plan of the fastest; `plan`
@@ -881,11 +883,17 @@ typedef struct sparsertc_tune_report {
  *                 nothing beside it may be written. Of a convolution B is images with ones so far
  *                 from each other that no output pixel sees two. (Of a layer with over 2^25
  *                 positions, or with 4096 times more columns than B: evenly spread columns of A.)
+ *                 Products of f32 on tensor cores (nonfinite=dense) lose digits of their factors:
+ *                 of the weight alone 2^-8.9 at most in tf32, 2^-18.9 in three parts.
  *   random        B, bias and residual in [-1, 1): C may differ by twice the error bound of a sum
  *                 in another order, g(t) S for each element, S being the row's sum of magnitudes
  *                 found in the first step; activations and rounding to half types add theirs.
  *                 (Rows of B that meet no column of the first step are 0.)
  * Whether `plan` itself is right is not checked.
+ *
+ * Where the plan was compiled with nonfinite=dense and a fixed number of columns, dense products by
+ * cuBLAS are a candidate that is measured in any search, so that the tuned plan is not slower than
+ * they are by more than the measurements vary.
  *
  *   SPARSERTC_ERROR_INVALID_ARGUMENT  null; a budget that is negative or no number; `n` that the
  *                                     plan cannot take; a layer without rows, columns or n; a

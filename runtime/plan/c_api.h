@@ -14,7 +14,7 @@ struct sparsertc_context {
 struct sparsertc_plan {
   std::shared_ptr<sparsertc::Plan> plan; ///< never null; a network may have it, too
   // Of a tuned plan, for its report.
-  std::string tile, record, remark;
+  std::string tile, record, remark, strategies;
 };
 
 struct sparsertc_network {

@@ -91,6 +91,7 @@ std::unique_ptr<sparsertc_plan> to_handle(tune::PlanTuneResult result,
   handle->tile = to_string(candidate);
   handle->record = to_json(record);
   handle->remark = result.remark;
+  handle->strategies = result.strategies;
   handle->plan = std::move(result.plan);
 
   clear_keeping_size(report);
@@ -111,6 +112,7 @@ std::unique_ptr<sparsertc_plan> to_handle(tune::PlanTuneResult result,
   report.tile = handle->tile.c_str();
   report.record = handle->record.c_str();
   report.remark = handle->remark.c_str();
+  report.strategies = handle->strategies.c_str();
   return handle;
 }
 

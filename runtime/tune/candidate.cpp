@@ -319,6 +319,10 @@ double predict_streamed(const Layer& layer, const Device& device, const Candidat
 
 } // namespace
 
+bool is_possible(const Layer& layer, const Device& device, const Candidate& candidate) {
+  return fits(layer, device, candidate);
+}
+
 double predict_us(const Layer& layer, const Device& device, const Candidate& candidate) {
   return candidate.is_streamed             ? predict_streamed(layer, device, candidate)
          : stages_images(layer, candidate) ? predict_staged_images(layer, device, candidate)

@@ -121,6 +121,9 @@ Candidate parse_candidate(std::string_view text);
 /// 16 bytes.
 std::vector<Candidate> candidate_space(const Layer& layer, const Device& device);
 
+/// Whether the device can run it, of unrolled and streamed code with all its parameters.
+bool is_possible(const Layer& layer, const Device& device, const Candidate& candidate);
+
 /// Microseconds, by the formula above.
 double predict_us(const Layer& layer, const Device& device, const Candidate& candidate);
 

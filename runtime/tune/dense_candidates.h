@@ -15,4 +15,8 @@ namespace sparsertc::tune {
 /// Adds the strategy's candidates where the layer allows it.
 void add_dense_candidates(const Layer& layer, std::vector<Candidate>& space);
 
+/// Moves the library's product, the one to beat, to the front of a space. Returns how many there
+/// are: 1, or 0 where the layer does not allow it.
+size_t dense_library_first(std::vector<Candidate>& space);
+
 } // namespace sparsertc::tune

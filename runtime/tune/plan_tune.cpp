@@ -1,9 +1,11 @@
 #include "runtime/tune/plan_tune.h"
 
 #include "ir/error.h"
+#include "runtime/tune/dense_candidates.h"
 #include "runtime/tune/graph_replay.h"
 #include "runtime/tune/machine.h"
 #include "runtime/tune/plan_comparison.h"
+#include "runtime/tune/strategies.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -222,24 +224,30 @@ private:
     return candidate;
   }
 
-  SearchResult search_space() {
+  /// The plan's product, and which strategies may take it.
+  Layer layer() const {
     const PlanManifest& manifest = untuned_.manifest();
+    Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
+                   outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
+    layer.allows_dense = manifest.nonfinite == "dense" && manifest.half_terms == 0 && manifest.n &&
+                         (!manifest.images || is_product(manifest));
+    layer.allows_panels = layer.allows_dense && manifest.dtype != "f64";
+    layer.allows_dense_library = layer.allows_dense && !manifest.bias &&
+                                 (manifest.activation == "none" || manifest.activation == "relu");
+    layer.is_tf32 = manifest.precision == "tf32";
+    if (manifest.images && !is_product(manifest))
+      layer.images = layer_images(manifest, columns_);
+    return layer;
+  }
+
+  SearchResult search_space() {
+    const Layer product = layer();
+    const Device device = device_of(gpu_);
     std::vector<Candidate> candidates;
     if (options_.record)
       candidates.push_back(candidate_of(*options_.record));
-    Layer layer = {static_cast<uint32_t>(manifest.m), static_cast<uint32_t>(manifest.k),
-                   outputs_of(manifest, columns_), manifest.nnz, manifest.element_bytes};
-    // tf32 would not give the same results as the untuned plan.
-    layer.allows_panels = manifest.nonfinite == "dense" && manifest.half_terms == 0 &&
-                          (manifest.dtype == "f16" || manifest.dtype == "bf16") && manifest.n &&
-                          (!manifest.images || is_product(manifest));
-    layer.allows_dense = manifest.nonfinite == "dense" && manifest.half_terms == 0 && manifest.n &&
-                         manifest.precision != "tf32" && (!manifest.images || is_product(manifest));
-    layer.allows_dense_library = layer.allows_dense && !manifest.bias &&
-                                 (manifest.activation == "none" || manifest.activation == "relu");
-    if (manifest.images && !is_product(manifest))
-      layer.images = layer_images(manifest, columns_);
-    const std::vector<Candidate> space = candidate_space(layer, device_of(gpu_));
+    std::vector<Candidate> space = candidate_space(product, device);
+    const size_t dense = dense_library_first(space); // takes part however short the time is
     candidates.insert(candidates.end(), space.begin(), space.end());
 
     const MakingThreads making = making_threads(options_.jobs);
@@ -262,7 +270,10 @@ private:
     SearchOptions search_options;
     search_options.budget_seconds = options_.budget_seconds;
     search_options.threads = making.threads;
-    return search(candidates, hooks, search_options);
+    search_options.first = (options_.record ? 1 : 0) + dense;
+    SearchResult found = search(candidates, hooks, search_options);
+    result_.strategies = describe_strategies(product, device, space, found.trials);
+    return found;
   }
 
   /// Times the best few and the untuned plan in turns, and fills in the result.

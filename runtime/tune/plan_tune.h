@@ -48,7 +48,10 @@ struct PlanTuneResult {
   double untuned_us = 0, tuned_us = 0;
   uint64_t refused = 0, wrong = 0; ///< of the candidates tried
   bool improved = false;           ///< faster; else, without a record, the untuned code
-  std::string remark;              ///< why the record was refused and why the first candidate was
+  /// Of a search: the best time of each strategy, and from which zeros on each would be the fastest
+  /// (describe_strategies()).
+  std::string strategies;
+  std::string remark; ///< why the record was refused and why the first candidate was
 };
 
 /// What a record of this plan holds for.

@@ -23,9 +23,9 @@ constexpr size_t kHopeless = 8;
 /// The candidates and what is known of each; not thread-safe.
 class Ranking {
 public:
-  explicit Ranking(const std::vector<Candidate>& space)
-      : space_(space), taken_(space.size()), ratio_(space.size()), sum_(space.size()),
-        weights_(space.size()) {}
+  Ranking(const std::vector<Candidate>& space, size_t first)
+      : space_(space), first_(std::min(first, space.size())), taken_(space.size()),
+        ratio_(space.size()), sum_(space.size()), weights_(space.size()) {}
 
   /// Takes the one with the best estimate; nothing where all are taken.
   std::optional<size_t> take() {
@@ -41,6 +41,8 @@ public:
         best = i;
         best_estimate = estimate;
       }
+      if (i < first_) // in their order
+        break;
     }
     if (best) {
       taken_[*best] = true;
@@ -83,6 +85,7 @@ private:
   }
 
   const std::vector<Candidate>& space_;
+  size_t first_; ///< that are taken before all others
   std::vector<bool> taken_;
   std::vector<double> ratio_; ///< assumed time of a candidate in the making over the predicted one
   std::vector<double> sum_, weights_;
@@ -110,7 +113,8 @@ class Search {
 public:
   Search(const std::vector<Candidate>& space, const SearchHooks& hooks,
          const SearchOptions& options)
-      : space_(space), hooks_(hooks), options_(options), ranking_(space) {}
+      : space_(space), hooks_(hooks), options_(options),
+        first_left_(std::min(options.first, space.size())), ranking_(space, options.first) {}
 
   SearchResult run() {
     begin_ = hooks_.now();
@@ -215,7 +219,7 @@ private:
       report();
       result_.interrupted = result_.interrupted || hooks_.interrupted();
       const bool spent = hooks_.now() - begin_ >= options_.budget_seconds;
-      const bool may_end = valid_ > 0 || result_.trials.size() >= kHopeless;
+      const bool may_end = first_left_ == 0 && (valid_ > 0 || result_.trials.size() >= kHopeless);
       if (result_.interrupted || (spent && may_end))
         return;
     }
@@ -223,6 +227,7 @@ private:
 
   void measure(Made made) {
     Trial trial;
+    first_left_ -= made.index < options_.first;
     trial.candidate = space_[made.index];
     trial.refused = std::move(made.refused);
     if (made.code) {
@@ -293,6 +298,7 @@ private:
   double begin_ = 0;
   SearchResult result_;
   size_t valid_ = 0;
+  size_t first_left_; ///< of the first ones, whose trials are not over
 
   std::mutex mutex_; ///< guards what follows
   std::condition_variable changed_;
@@ -352,6 +358,7 @@ SearchResult search_space(const std::vector<Candidate>& space, const SearchHooks
   }
   SearchHooks in_full = hooks;
   SearchOptions second = options;
+  second.first = 0;
   second.budget_seconds = std::max(0.0, options.budget_seconds - (hooks.now() - begin));
   if (samples.interrupted) { // what was found so far is to be kept: one must be made
     in_full.interrupted = [] { return false; };

@@ -83,6 +83,9 @@ struct SearchOptions {
   double sample_share = 0.6;
   unsigned finalists = 5;
   size_t most_trials = SIZE_MAX;
+  /// So many of the space's first are taken before all others, and brought to their end even where
+  /// the budget is spent.
+  size_t first = 0;
 };
 
 struct SearchResult {

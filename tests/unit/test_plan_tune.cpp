@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -23,6 +24,18 @@ using Catch::Contains;
 namespace {
 
 const std::string kWords = "target=sm_80 assembler=none jobs=1 ";
+
+/// Sets a variable of the environment for a while.
+class Environment {
+public:
+  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Environment() { unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+private:
+  const char* name_;
+};
 
 /// A matrix behind the C API of the compiler.
 class Compiler {
@@ -288,6 +301,51 @@ TEST_CASE("right candidates pass in every type, layout and epilogue") {
     const tune::Record record = tune::record_from_json(report.record, "record");
     CHECK((record.environment.options.find("columns=dynamic") != std::string::npos) ==
           (options.n != 0));
+  }
+}
+
+TEST_CASE("dense products are measured in any search that may take them") {
+  const Environment without_library("SPARSERTC_LIBCUBLASLT", "/nonexistent");
+  const std::string words =
+      GENERATE("columns=40 nonfinite=dense", "columns=40 nonfinite=dense precision=tf32",
+               "columns=40 nonfinite=dense precision=tf32 activation=relu",
+               "columns=40 nonfinite=dense dtype=f16");
+  INFO(words);
+  Session session;
+  // The plan looks for the array that a library would read; the kernel has its own in the PTX.
+  std::vector<uint8_t> array(1 << 16);
+  session.fake.arrays["sparsertc_weights"] = {reinterpret_cast<DeviceAddress>(array.data()),
+                                              array.size()};
+  const Matrix matrix = scattered_matrix(24, 40, 3);
+  const Compiler compiler(matrix, words);
+  Callback callback(compiler);
+  const PlanHandle untuned(session, compiler, kUntuned);
+  session.time_by("strategy=dense", 1, 2);
+  Stop stop;
+  sparsertc_tune_options options = options_of(callback, stop);
+  options.budget_seconds = 1e-6;
+  sparsertc_tune_report report = empty_report();
+  PlanHandle tuned;
+  SECTION("and win where they are the fastest") {
+    REQUIRE(sparsertc_plan_tune(untuned.handle, &options, &report, &tuned.handle) == SPARSERTC_OK);
+    INFO(report.remark);
+    CHECK(report.wrong == 0);
+    CHECK(report.improved == 1);
+    CHECK_THAT(report.tile, Contains("strategy=dense"));
+    CHECK_THAT(report.strategies, Contains("dense 50.00 us (1 tried), ") &&
+                                      Contains("unrolled not measured (predicted ") &&
+                                      Contains("\nfastest by zeros, with as many rows"));
+  }
+  SECTION("but not with another weight") {
+    Matrix other = matrix;
+    other.values[17] *= 1.01;
+    const Compiler wrong(other, words);
+    callback.wrong = "strategy=dense";
+    callback.wrong_compiler = wrong.handle;
+    REQUIRE(sparsertc_plan_tune(untuned.handle, &options, &report, &tuned.handle) == SPARSERTC_OK);
+    CHECK(report.wrong == 1);
+    CHECK_THAT(report.remark, Contains("alone, C("));
+    CHECK_THAT(report.tile, !Contains("strategy=dense"));
   }
 }
 

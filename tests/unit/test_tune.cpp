@@ -6,6 +6,7 @@
 #include "runtime/tune/graph_replay.h"
 #include "runtime/tune/record.h"
 #include "runtime/tune/search.h"
+#include "runtime/tune/strategies.h"
 #include "tests/support/fake_cuda_driver.h"
 
 #include <catch2/catch.hpp>
@@ -349,6 +350,18 @@ TEST_CASE("a search ends with its budget, but not without a result") {
     options.budget_seconds = 1;
     CHECK(search(space, machine.hooks(), options).valid() >= 1);
   }
+  SECTION("but the first of the space are tried however short it is") {
+    Machine machine(landscape);
+    machine.make_seconds = 1;
+    SearchOptions options;
+    options.budget_seconds = 0.5;
+    options.first = 3;
+    const SearchResult result = search(space, machine.hooks(), options);
+    CHECK(result.trials.size() == 3);
+    REQUIRE(machine.made.size() >= 3);
+    for (size_t i = 0; i < 3; ++i)
+      CHECK(machine.made[i] == space[i].words + std::to_string(space[i].registers));
+  }
   SECTION("everything is refused") {
     Machine machine(landscape);
     machine.refuse = [](const Candidate&) { return true; };
@@ -372,6 +385,63 @@ TEST_CASE("a search ends with its budget, but not without a result") {
     Machine machine(landscape);
     CHECK(search({}, machine.hooks(), {}).trials.empty());
   }
+}
+
+TEST_CASE("what a search says of the strategies") {
+  Layer layer = kLayer;
+  layer.allows_panels = layer.allows_dense = layer.allows_dense_library = true;
+  const std::vector<Candidate> space = candidate_space(layer, Device{});
+  const auto trial_of = [&](const char* strategy, double us) {
+    Trial trial;
+    for (const Candidate& candidate : space) // the best prediction
+      if (strategy_of(candidate.words) == strategy) {
+        trial.candidate = candidate;
+        break;
+      }
+    REQUIRE(strategy_of(trial.candidate.words) == strategy);
+    trial.time_us = us;
+    return trial;
+  };
+  std::vector<Trial> trials = {trial_of("unrolled", 6.9), trial_of("unrolled", 7.5),
+                               trial_of("streamed", 24), trial_of("dense", 28.3)};
+  trials.push_back(trial_of("unrolled", 1));
+  trials.back().refused = "wrong";
+  trials.push_back(trial_of("unrolled", 1));
+  trials.back().is_sample = true;
+  const std::vector<StrategyResult> strategies = compare_strategies(space, trials);
+  REQUIRE(strategies.size() == 4); // too many columns for the others
+  CHECK(strategies[0].name == "unrolled");
+  CHECK(strategies[0].time_us == 6.9);
+  CHECK(strategies[0].tried == 3);
+  CHECK(strategies[1].name == "streamed");
+  CHECK(strategies[2].name == "dense");
+  CHECK(strategies[3].name == "panels");
+  CHECK(strategies[3].tried == 0);
+  const std::vector<StrategyRange> ranges =
+      strategy_ranges(layer, Device{}, {strategies[0], strategies[1], strategies[2]});
+  REQUIRE(ranges.size() >= 2);
+  CHECK(ranges.front().name == "dense");
+  CHECK(ranges.front().from == 0);
+  CHECK(ranges[1].name == "unrolled");
+  CHECK(ranges[1].from > 0.3);
+  CHECK(ranges[1].from < 0.9);
+  // Measured times move the bounds: as fast as this, dense would be ahead here, too.
+  trials[3].time_us = 6;
+  const std::vector<StrategyResult> others = compare_strategies(space, trials);
+  CHECK(others[0].name == "dense");
+  const std::vector<StrategyRange> moved =
+      strategy_ranges(layer, Device{}, {others[0], others[1], others[2]});
+  REQUIRE(moved.size() >= 2);
+  CHECK(moved.front().name == "dense");
+  CHECK(moved[1].from > 0.9);
+
+  const std::string text = describe_strategies(layer, Device{}, space, trials);
+  CHECK(text.starts_with("dense 6.00 us (1 tried), unrolled 6.90 us (3 tried), streamed 24.00 us"));
+  CHECK(text.find("panels not measured (predicted ") != std::string::npos);
+  CHECK(text.find("\nfastest by zeros, with as many rows and columns: dense from 0 %, ") !=
+        std::string::npos);
+  CHECK(describe_strategies(kLayer, Device{}, candidate_space(kLayer, Device{}), {})
+            .find("only nonfinite=dense") != std::string::npos);
 }
 
 TEST_CASE("an interrupt keeps the best so far") {

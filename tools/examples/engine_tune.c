@@ -128,6 +128,8 @@ static sparsertc_plan* tune(const sparsertc_plan* untuned, sparsertc_compiler* c
          report.tuned_us, report.untuned_us, (unsigned long long)report.tried,
          (unsigned long long)report.refused, (unsigned long long)report.wrong, report.seconds,
          uses[report.record_use], report.tile);
+  if (*report.strategies)
+    printf("  strategies: %s\n", report.strategies);
   if (*report.remark)
     printf("  remark: %s\n", report.remark);
   if (report.wrong != 0)
