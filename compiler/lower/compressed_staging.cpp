@@ -22,7 +22,7 @@ using ir::Scalar;
 
 /// Elements of B that a thread has in flight while it stages them one by one; copies it starts in
 /// one round.
-constexpr uint32_t kElementsInFlight = 16, kCopiesInFlight = 16;
+constexpr uint32_t kElementsInFlight = 16, kCopiesInFlight = 4;
 /// Bytes that an address may be away from its register.
 constexpr int64_t kMostOffset = 1 << 23;
 

@@ -76,9 +76,6 @@ public:
   void write() {
     write_numbers();
     write_pointers();
-    // With the first leading stage, the first group has the rows of B.
-    if (bitmap_copies_pieces(schedule_))
-      stage_pieces();
     copy_leads();
     if (!bitmap_copies_pieces(schedule_))
       stage_elements();
@@ -163,23 +160,27 @@ private:
       copy(done == 0 ? lane_bytes_ : add(lane_bytes_, Operand::integer(done)), to, done, from);
   }
 
-  void copy_lead(Reg head, Reg pairs, Reg from) {
-    copy_bytes(head, from, 0, Operand::integer(head_bytes()), head_bytes());
-    copy_bytes(pairs, from, head_bytes(), Operand::integer(stream_.lead_bytes), stream_.lead_bytes);
-    builder_.copy_commit();
+  void copy_lead(Reg head, Reg pairs) {
+    copy_bytes(head, leads_, 0, Operand::integer(head_bytes()), head_bytes());
+    copy_bytes(pairs, leads_, head_bytes(), Operand::integer(stream_.lead_bytes),
+               stream_.lead_bytes);
   }
 
+  /// The leading stages, the first of them with the rows of B.
   void copy_leads() {
     const Reg head = at(heads_, lane_, kPiece), pairs = at(pairs_, lane_, kPiece);
+    copy_lead(head, pairs);
+    if (bitmap_copies_pieces(schedule_))
+      stage_pieces();
+    builder_.copy_commit();
     if (stream_.leads > 1) {
-      builder_.for_loop(Operand::integer(stream_.leads), 1);
-      copy_lead(head, pairs, leads_);
+      builder_.for_loop(Operand::integer(stream_.leads - 1), 1);
       builder_.offset(head, Operand::integer(head_bytes()), head);
       builder_.offset(pairs, Operand::integer(stream_.pair_bytes), pairs);
       builder_.offset(leads_, Operand::integer(stream_.lead_stage_bytes()), leads_);
+      copy_lead(head, pairs);
+      builder_.copy_commit();
       builder_.end();
-    } else {
-      copy_lead(head, pairs, leads_);
     }
     for (uint32_t stage = stream_.leads; stage + 1 < tile_.prefetch; ++stage)
       builder_.copy_commit();
