@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace sparsertc {
 namespace {
@@ -17,19 +19,14 @@ constexpr uint32_t kWarp = 32, kThreadsPerBlock = 1024;
 /// Sums a thread, beside which steps of A have room in its registers; of split f32 these are three
 /// times as long.
 constexpr uint32_t kMostSums = 128, kMostSplitSums = 64;
-/// Columns of a warp, in 32s: wider ones leave too few warps.
-constexpr uint32_t kUsualVec = 2;
-/// Blocks with which most multiprocessors of a large GPU have one.
-constexpr uint32_t kEnoughBlocks = 96;
 constexpr uint32_t kLeastInFlight = 2, kUsualInFlight = 3, kMostInFlight = 8;
-/// Warps of a block that wait for each other little: of blocks that have a multiprocessor alone,
-/// and of others. Columns of A from which on a part is worth having.
-constexpr uint32_t kWarpsOfFewBlocks = 8, kWarpsOfManyBlocks = 4, kLeastPart = 64, kMostParts = 4;
+/// Above so many sums a thread, so many warps of a block have all of a multiprocessor's registers.
+constexpr uint32_t kFewSums = 64, kWarpsOfManySums = 8, kWarpsOfFewSums = 16;
+/// Columns of A from which on a part is worth having.
+constexpr uint32_t kLeastPart = 64, kMostParts = 4;
 /// Split f32 is split a round ahead.
 constexpr uint32_t kSplitInFlight = 2;
 constexpr uint32_t kPieceBytes = 16;
-/// Rows of a panel: the most that sums have room for.
-constexpr uint32_t kUsualRows = 64, kUsualSplitRows = 32;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
@@ -103,56 +100,118 @@ void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
            "leave cluster, stage and weights out");
 }
 
-/// Many rows read B less often, few rows make more blocks of small products.
-void choose_rows(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+/// A part of the slots over the columns that a panel with rows like these may need: its columns,
+/// and room for its longest row.
+double slots_of_panel(const Pattern& pattern, std::span<const uint32_t> rows) {
+  constexpr double kSlack = 1.06, kSlotsOfEntry = 2;
+  std::vector<bool> met(pattern.columns);
+  size_t longest = 0;
+  for (const uint32_t row : rows) {
+    longest = std::max(longest, pattern.row(row).size());
+    for (const uint32_t column : pattern.row(row))
+      met[column] = true;
+  }
+  const auto used = static_cast<double>(std::count(met.begin(), met.end(), true));
+  return kSlack * std::max(used, kSlotsOfEntry * static_cast<double>(longest)) /
+         std::max(1u, pattern.columns);
+}
+
+/// Tries the words that are not given; the least predicted time wins, among equals the first.
+class TileSearch {
+public:
+  TileSearch(const Pattern& pattern, const SpmmTileChoice& choice, const SpmmSchedule& schedule)
+      : pattern_(pattern), choice_(choice), schedule_(schedule) {}
+
+  SpmmTile best() {
+    best_.rows = choice_.rows.value_or(16);
+    best_.vec = choice_.vec.value_or(1);
+    best_.warps = choice_.warps.value_or(1);
+    best_.groups = choice_.groups.value_or(1);
+    best_.splitk = choice_.splitk.value_or(1);
+    for (const uint32_t rows : words(choice_.rows, {64, 32, 16})) {
+      schedule_.tile.rows = rows;
+      schedule_.row_order.clear();
+      schedule_.tile_begin = {0};
+      deal_rows_by_length(pattern_, schedule_);
+      // The first panel has the longest row.
+      const std::span<const uint32_t> first(
+          schedule_.row_order.data(), schedule_.tile_count() == 0 ? 0 : schedule_.tile_begin[1]);
+      slots_ = slots_of_panel(pattern_, first);
+      for (const uint32_t vec : words(choice_.vec, {2, 1, 4}))
+        for (const uint32_t warps : words(choice_.warps, {1}))
+          for (const uint32_t groups : words(choice_.groups, {4, 8, 2, 1, 16}))
+            for (const uint32_t splitk : words(choice_.splitk, {1, 2, 4}))
+              consider(vec, warps, groups, splitk);
+    }
+    return best_;
+  }
+
+private:
+  static std::vector<uint32_t> words(const std::optional<uint32_t>& given,
+                                     std::vector<uint32_t> all) {
+    return given ? std::vector<uint32_t>{*given} : std::move(all);
+  }
+
+  void consider(uint32_t vec, uint32_t warps, uint32_t groups, uint32_t splitk) {
+    SpmmTile& tile = schedule_.tile;
+    tile.vec = vec;
+    tile.warps = warps;
+    tile.groups = groups;
+    tile.splitk = splitk;
+    if (is_too_large() || is_wasted())
+      return;
+    schedule_.threads_x = kWarp * warps;
+    const double steps = std::ceil(slots_ * schedule_.inner / slots_of_step());
+    schedule_.panels.steps = static_cast<uint32_t>(std::ceil(steps / splitk) * splitk);
+    const double us = panel_us(panel_launch(schedule_, *schedule_.problem.columns));
+    if (found_ && us >= least_us_)
+      return;
+    found_ = true;
+    least_us_ = us;
+    best_ = tile;
+  }
+  double slots_of_step() const { return is_tf32(schedule_) ? 16 : 32; }
+
+  bool is_too_large() const {
+    const SpmmTile& tile = schedule_.tile;
+    const uint32_t sums = tile.rows * tile.vec, warps = tile.warps * tile.groups * tile.splitk;
+    const uint64_t exchange =
+        tile.splitk == 1 ? 0 : uint64_t{warps} * panel_exchange(schedule_).warp_bytes;
+    return sums > most_sums(schedule_) ||
+           warps > (sums > kFewSums ? kWarpsOfManySums : kWarpsOfFewSums) ||
+           exchange > schedule_.target.shared_bytes_per_block ||
+           (choice_.chunk && tile.splitk > *choice_.chunk);
+  }
+  /// Of what a word asks for that is not given less than half is needed.
+  bool is_wasted() const {
+    const SpmmTile& tile = schedule_.tile;
+    return (!choice_.vec && tile.vec > 1 &&
+            kWarp * tile.vec * tile.warps / 2 >= *schedule_.problem.columns) ||
+           (!choice_.groups && tile.groups > 1 && tile.rows * tile.groups / 2 >= schedule_.rows) ||
+           (!choice_.splitk && tile.splitk > 1 && schedule_.inner < kLeastPart * tile.splitk);
+  }
+
+  const Pattern& pattern_;
+  const SpmmTileChoice& choice_;
+  SpmmSchedule schedule_;
+  double slots_ = 0, least_us_ = 0;
+  bool found_ = false;
+  SpmmTile best_; ///< of what is given, where nothing that is tried will do
+};
+
+void choose_tile(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
+  const SpmmTile best = TileSearch(pattern, choice, schedule).best();
   SpmmTile& tile = schedule.tile;
-  const uint32_t rows = schedule.rows, columns = *schedule.problem.columns;
-  const uint32_t usual = is_split(schedule) ? kUsualSplitRows : kUsualRows;
-  const auto vec_for = [&](uint32_t panel_rows) {
-    uint32_t vec = choice.vec.value_or(std::min(kUsualVec, most_sums(schedule) / panel_rows));
-    while (!choice.vec && vec > 1 && vec / 2 * kWarp >= columns)
-      vec /= 2;
-    return vec;
-  };
-  const auto blocks = [&] {
-    return uint64_t{ceil_div(rows, tile.rows)} * ceil_div(columns, kWarp * vec_for(tile.rows));
-  };
-  tile.rows = choice.rows.value_or(usual);
-  while (!choice.rows && tile.rows > 16 && (tile.rows / 2 >= rows || blocks() < kEnoughBlocks))
-    tile.rows /= 2;
-  tile.vec = vec_for(tile.rows);
+  tile.rows = best.rows;
+  tile.vec = best.vec;
+  tile.warps = best.warps;
+  tile.groups = best.groups;
+  tile.splitk = best.splitk;
+  tile.chunk = choice.chunk.value_or(PanelShape::kMostStepsOfRound);
   if (tile.rows * tile.vec > most_sums(schedule))
     refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
                        tile.rows, tile.vec, tile.rows * tile.vec, most_sums(schedule)),
            "choose fewer rows or columns a thread");
-}
-
-/// Large blocks read B and A less often, and enough of them fill the GPU; where they are few, parts
-/// of K make more warps.
-void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
-  using Shape = std::pair<uint32_t, uint32_t>;
-  constexpr Shape kShapes[] = {{4, 1}, {2, 1}, {1, 1}};
-  // Split rows of B are long: few columns leave room for wide windows.
-  constexpr Shape kSplitShapes[] = {{8, 1}, {4, 1}, {2, 1}, {1, 1}};
-  const std::span<const Shape> shapes =
-      is_split(schedule) ? std::span<const Shape>(kSplitShapes) : std::span<const Shape>(kShapes);
-  SpmmTile& tile = schedule.tile;
-  const uint32_t panels = ceil_div(std::max(1u, schedule.rows), tile.rows);
-  const uint32_t columns = ceil_div(std::max(1u, *schedule.problem.columns), kWarp * tile.vec);
-  for (const auto& [groups, warps] : shapes) {
-    tile.groups = choice.groups.value_or(groups);
-    tile.warps = choice.warps.value_or(warps);
-    if (ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps) >= kEnoughBlocks)
-      break;
-  }
-  const uint32_t blocks = ceil_div(panels, tile.groups) * ceil_div(columns, tile.warps);
-  const uint32_t wanted = blocks < 2 * kEnoughBlocks ? kWarpsOfFewBlocks : kWarpsOfManyBlocks;
-  const auto longest = static_cast<uint32_t>(std::max<uint64_t>(1, schedule.inner / kLeastPart));
-  tile.splitk = choice.splitk.value_or(std::bit_floor(
-      std::clamp(wanted / (tile.groups * tile.warps), 1u, std::min(longest, kMostParts))));
-  if (choice.chunk)
-    tile.splitk = std::min(tile.splitk, *choice.chunk);
-  tile.chunk = choice.chunk.value_or(PanelShape::kMostStepsOfRound);
   schedule.threads_x = kWarp * tile.warps;
   const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
   if (threads > kThreadsPerBlock)
@@ -282,6 +341,22 @@ uint32_t panel_store_columns(const SpmmSchedule& schedule) {
   return 1;
 }
 
+PanelLaunch panel_launch(const SpmmSchedule& schedule, double columns) {
+  PanelLaunch launch;
+  launch.rows = schedule.rows;
+  launch.inner = schedule.inner;
+  launch.columns = columns;
+  launch.element_bytes = element_bytes(schedule.problem.type);
+  launch.operand_parts = panel_operands(schedule.problem).parts;
+  launch.panel_rows = schedule.tile.rows;
+  launch.vec = schedule.tile.vec;
+  launch.warps = schedule.tile.warps;
+  launch.groups = schedule.tile.groups;
+  launch.splitk = schedule.tile.splitk;
+  launch.steps = schedule.panels.steps;
+  return launch;
+}
+
 SpmmPrediction predict_panels(const SpmmSchedule& schedule) {
   // Instructions of the kernel besides steps and the stores of sums, and for each of these.
   constexpr uint64_t kAround = 400, kOfStep = 40, kOfSum = 4;
@@ -328,8 +403,7 @@ void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmS
   check_problem(schedule);
   check_words(choice, schedule);
   const SpmmProblem& problem = schedule.problem;
-  choose_rows(choice, schedule);
-  choose_block(choice, schedule);
+  choose_tile(pattern, choice, schedule);
   if (*problem.columns != 0)
     deal_rows_by_length(pattern, schedule);
   schedule.panels =

@@ -5,11 +5,15 @@
 #pragma once
 
 #include "compiler/inspect/spmm_schedule.h"
+#include "ir/panel_time.h"
 
 namespace sparsertc {
 
 /// Chooses tile, ranges and the packing; throws UsageError for what cannot be.
 void schedule_panels(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule);
+
+/// What decides the time of a schedule's kernel for `columns` of B.
+PanelLaunch panel_launch(const SpmmSchedule& schedule, double columns);
 
 /// Counts the code and the data of a schedule of this strategy.
 SpmmPrediction predict_panels(const SpmmSchedule& schedule);

@@ -104,24 +104,12 @@ double compressed_us(const SpmmSchedule& schedule, const Work& work, double n) {
   return 1.84 + staged + times * (work.stream_bytes / 4.5e6 + work.nnz * columns * size / 7.7e6);
 }
 
-double panels_us(const SpmmSchedule& schedule, double n) {
-  const SpmmTile& tile = schedule.tile;
-  const double size = element_bytes(schedule.problem.type);
-  const double depth = double(schedule.panels.steps) * schedule.panels.shape.slots_of_step();
-  const double block_rows = double(tile.rows) * tile.groups;
-  const double block_columns = schedule.columns_per_block();
-  const double row_blocks = schedule.row_blocks(), column_blocks = ceil_div(n, block_columns);
-  const PanelOperands operands = panel_operands(schedule.problem);
-  // Of f32 in three parts six of the nine products are taken.
-  const double peak = operands.is_split() ? 937e6 / 6 * 1.33 : operands.is_tf32() ? 468e6 : 937e6;
-  const double rate =
-      peak / kMultiprocessors * 0.42 * std::min(1.0, double(tile.warps) * tile.groups / 8);
-  const double multiply = ceil_div(row_blocks * column_blocks, kMultiprocessors) * 2 * depth *
-                          block_rows * block_columns / rate;
-  const double b = row_blocks * schedule.inner * n * size;
-  const double bytes_of_slot = operands.parts * element_bytes(operands.type) / 2.0 + 0.2;
-  const double a = column_blocks * tile.warps * row_blocks * block_rows * depth * bytes_of_slot;
-  return 3 + std::max(multiply, (a + b) / 7e6);
+double panels_us(const SpmmSchedule& schedule, const Work& work, double n) {
+  PanelLaunch launch = panel_launch(schedule, n);
+  // With more entries than the schedule has, steps enough for two of four slots.
+  const double slots = 2 * work.nnz / std::max(1u, schedule.rows);
+  launch.steps = std::max(launch.steps, slots / schedule.panels.shape.slots_of_step());
+  return panel_us(launch);
 }
 
 double bitmap_us(const SpmmSchedule& schedule, const Work& work, double n) {
@@ -169,7 +157,7 @@ double time_of(const SpmmSchedule& schedule, const Work& work) {
   case Strategy::compressed:
     return compressed_us(schedule, work, n);
   case Strategy::panels:
-    return panels_us(schedule, n);
+    return panels_us(schedule, work, n);
   case Strategy::bitmap:
     return bitmap_us(schedule, work, n);
   case Strategy::dense:

@@ -1,5 +1,7 @@
 #include "runtime/tune/panel_candidates.h"
 
+#include "ir/panel_time.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 namespace sparsertc::tune {
 namespace {
 
-constexpr uint32_t kMostSums = 128, kLeastSums = 32, kMostWarps = 16, kFullWarps = 8;
+constexpr uint32_t kMostSums = 128, kLeastSums = 16, kMostWarps = 16;
 /// Above so many sums a thread, so many warps have all of a multiprocessor's registers.
 constexpr uint32_t kFewSums = 64, kMostWideWarps = 8;
 /// More would leave too little shared memory for rows of B.
@@ -35,19 +37,22 @@ bool is_worth_trying(const Layer& layer, const PanelTile& tile) {
 double predict_panels(const Layer& layer, const Device& device, const PanelTile& tile) {
   const double density =
       static_cast<double>(layer.nnz) / std::max(1.0, double(layer.m) * double(layer.k));
-  const double used = layer.k * (1 - std::pow(1 - density, tile.rows));
-  const double block_rows = double(tile.rows) * tile.groups,
-               block_columns = 32.0 * tile.vec * tile.warps;
-  const double row_blocks = std::ceil(layer.m / block_rows);
-  const double column_blocks = std::ceil(layer.n / block_columns);
-  const double waves = std::ceil(row_blocks * column_blocks / device.multiprocessors);
-  const double rate = (layer.element_bytes == 2 ? 937e6 : 468e6) / 132 * 0.42 *
-                      std::min(1.0, double(tile.all_warps()) / kFullWarps);
-  const double multiply = waves * 2 * used * block_rows * block_columns / rate;
-  const double b = row_blocks * layer.k * layer.n * layer.element_bytes;
-  const double a = column_blocks * tile.warps * row_blocks * block_rows * used *
-                   (layer.element_bytes / 2.0 + 0.2);
-  return 3.0 + std::max(multiply, (a + b) / 7e6);
+  // Columns of a panel with entries, and room for its longest row, which has two of four slots.
+  constexpr double kLongest = 2.2, kSlack = 1.06;
+  const double used = std::max(1 - std::pow(1 - density, tile.rows), 2 * kLongest * density);
+  PanelLaunch launch;
+  launch.rows = layer.m;
+  launch.inner = layer.k;
+  launch.columns = layer.n;
+  launch.element_bytes = layer.element_bytes;
+  launch.panel_rows = tile.rows;
+  launch.vec = tile.vec;
+  launch.warps = tile.warps;
+  launch.groups = tile.groups;
+  launch.splitk = tile.splitk;
+  launch.steps = std::ceil(kSlack * used * layer.k / (layer.element_bytes == 2 ? 32 : 16));
+  launch.multiprocessors = device.multiprocessors;
+  return panel_us(launch);
 }
 
 } // namespace

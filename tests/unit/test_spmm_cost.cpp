@@ -80,7 +80,8 @@ TEST_CASE("the fastest by the model, and from which zeros on") {
       CHECK(*plan.us >= *best->us);
   const std::vector<Regime> found = regimes(matrix.pattern, plans);
   REQUIRE(found.size() >= 2);
-  CHECK(found.front().strategy == Strategy::dense);
+  // Six products on sparse tensor cores take less than one multiply-add elsewhere.
+  CHECK(found.front().strategy == Strategy::panels);
   CHECK(found.front().from == 0);
   CHECK(found.back().strategy == Strategy::unrolled);
   for (size_t i = 1; i < found.size(); ++i) {
