@@ -20,9 +20,8 @@ constexpr uint32_t kVersion = 2;
 /// What a section holds.
 enum class Kind : uint32_t { tables = 1, dataflow = 2, block_solve = 3, batch_loop = 4 };
 
-/// Calls archive(member) for every member, in the order of the file.
-template <class Archive, class Tables>
-void visit_tables(Archive& archive, Tables& t) {
+// They call archive(member) for every member, in the order of the file.
+constexpr auto visit_tables = [](auto& archive, auto& t) {
   archive(t.size);
   archive(t.input_nnz);
   archive(t.row_order);
@@ -46,10 +45,9 @@ void visit_tables(Archive& archive, Tables& t) {
     archive(levels->offset);
     archive(levels->member);
   }
-}
+};
 
-template <class Archive, class Flow>
-void visit_dataflow(Archive& archive, Flow& flow) {
+constexpr auto visit_dataflow = [](auto& archive, auto& flow) {
   archive(flow.operand_words);
   archive(flow.task_words);
   archive(flow.partial_sums);
@@ -58,10 +56,9 @@ void visit_dataflow(Archive& archive, Flow& flow) {
   archive(flow.gate);
   archive(flow.task);
   archive(flow.operands);
-}
+};
 
-template <class Archive, class Solve>
-void visit_block_solve(Archive& archive, Solve& solve) {
+constexpr auto visit_block_solve = [](auto& archive, auto& solve) {
   archive(solve.warps);
   archive(solve.steps);
   archive(solve.end);
@@ -69,10 +66,9 @@ void visit_block_solve(Archive& archive, Solve& solve) {
   archive(solve.records);
   archive(solve.slot);
   archive(solve.pivot);
-}
+};
 
-template <class Archive, class Loop>
-void visit_batch_loop(Archive& archive, Loop& loop) {
+constexpr auto visit_batch_loop = [](auto& archive, auto& loop) {
   archive(loop.numbers);
   archive(loop.entry_source);
   archive(loop.entry_slot);
@@ -85,7 +81,7 @@ void visit_batch_loop(Archive& archive, Loop& loop) {
   archive(loop.column);
   archive(loop.row_scale);
   archive(loop.column_scale);
-}
+};
 
 /// Numbers take 8 bytes; arrays their length in 8 bytes, then their elements.
 class Writer {
@@ -166,74 +162,65 @@ private:
   Kind kind_ = Kind::tables;
 };
 
-} // namespace
-
-std::vector<uint8_t> to_bytes(const LuTables& tables) {
-  Writer writer(Kind::tables);
-  visit_tables(writer, tables);
+template <class Table, class Visit>
+std::vector<uint8_t> write(Kind kind, const Table& table, const Visit& visit) {
+  Writer writer(kind);
+  visit(writer, table);
   return writer.finish();
 }
 
+/// `otherwise`: what it is where it holds something else.
+template <class Table, class Visit>
+Table parse(std::span<const uint8_t> bytes, const std::string& name, Kind kind,
+            const char* otherwise, const Visit& visit) {
+  Reader reader(bytes, name);
+  if (reader.kind() != kind)
+    reader.fail(otherwise);
+  Table table;
+  visit(reader, table);
+  reader.finish();
+  return table;
+}
+
+} // namespace
+
+std::vector<uint8_t> to_bytes(const LuTables& tables) {
+  return write(Kind::tables, tables, visit_tables);
+}
+
 std::vector<uint8_t> to_bytes(const LuDataflow& flow) {
-  Writer writer(Kind::dataflow);
-  visit_dataflow(writer, flow);
-  return writer.finish();
+  return write(Kind::dataflow, flow, visit_dataflow);
 }
 
 std::vector<uint8_t> to_bytes(const GpuFlows::Solve& solve) {
   if (const auto* const flow = std::get_if<LuDataflow>(&solve))
     return to_bytes(*flow);
-  Writer writer(Kind::block_solve);
-  visit_block_solve(writer, std::get<LuBlockSolve>(solve));
-  return writer.finish();
+  return write(Kind::block_solve, std::get<LuBlockSolve>(solve), visit_block_solve);
 }
 
 std::vector<uint8_t> to_bytes(const LuBatchLoop& loop) {
-  Writer writer(Kind::batch_loop);
-  visit_batch_loop(writer, loop);
-  return writer.finish();
+  return write(Kind::batch_loop, loop, visit_batch_loop);
 }
 
 LuTables parse_tables(std::span<const uint8_t> bytes, const std::string& name) {
-  Reader reader(bytes, name);
-  if (reader.kind() != Kind::tables)
-    reader.fail("not the tables of a factorization");
-  LuTables tables;
-  visit_tables(reader, tables);
-  reader.finish();
-  return tables;
+  return parse<LuTables>(bytes, name, Kind::tables, "not the tables of a factorization",
+                         visit_tables);
 }
 
 LuDataflow parse_dataflow(std::span<const uint8_t> bytes, const std::string& name) {
-  Reader reader(bytes, name);
-  if (reader.kind() != Kind::dataflow)
-    reader.fail("not a table of packets");
-  LuDataflow flow;
-  visit_dataflow(reader, flow);
-  reader.finish();
-  return flow;
+  return parse<LuDataflow>(bytes, name, Kind::dataflow, "not a table of packets", visit_dataflow);
 }
 
 GpuFlows::Solve parse_solve(std::span<const uint8_t> bytes, const std::string& name) {
-  Reader reader(bytes, name);
-  if (reader.kind() == Kind::dataflow)
+  if (Reader(bytes, name).kind() == Kind::dataflow)
     return parse_dataflow(bytes, name);
-  if (reader.kind() != Kind::block_solve)
-    reader.fail("not a table of packets, nor of steps");
-  LuBlockSolve solve;
-  visit_block_solve(reader, solve);
-  reader.finish();
-  return solve;
+  return parse<LuBlockSolve>(bytes, name, Kind::block_solve, "not a table of packets, nor of steps",
+                             visit_block_solve);
 }
 
 LuBatchLoop parse_batch_loop(std::span<const uint8_t> bytes, const std::string& name) {
-  Reader reader(bytes, name);
-  if (reader.kind() != Kind::batch_loop)
-    reader.fail("not the tables of a batch");
-  LuBatchLoop loop;
-  visit_batch_loop(reader, loop);
-  reader.finish();
-  return loop;
+  return parse<LuBatchLoop>(bytes, name, Kind::batch_loop, "not the tables of a batch",
+                            visit_batch_loop);
 }
 
 } // namespace sparsertc::lu

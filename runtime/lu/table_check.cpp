@@ -443,8 +443,11 @@ void check_solve(const GpuFlows::Solve& solve, const LuTables& tables, bool tran
 void check_batch_loop(const LuBatchLoop& loop, const LuTables& t, const std::string& name) {
   constexpr uint32_t kWords = LuBatchLoop::kWords, kOperands = 2 * LuBatchLoop::kProducts;
   const Checker check(name);
-  // The last three numbers have no place in L'+U, nor among the unknowns.
-  check.expect(loop.numbers >= t.nnz() + t.size + 3 && loop.numbers < kMostOnGpu, "numbers");
+  // The last three numbers have no place in L'+U, nor among the unknowns and the multipliers of a
+  // column, of which there are fewer than rows.
+  const uint64_t least = t.nnz() + t.size + 3;
+  check.expect(loop.numbers >= least && loop.numbers <= least + t.size && loop.numbers < kMostOnGpu,
+               "numbers");
   const auto is_place = [&](uint32_t word) { return word < loop.numbers; };
   const auto is_place_or_none = [&](uint32_t word) { return word == kNoWord || is_place(word); };
 

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,42 @@ inline LuHandle load(const sparsertc_context* context, const Bundle& bundle) {
 inline void check_refused(sparsertc_result result, sparsertc_result expected, const char* text) {
   CHECK(sparsertc_result_name(result) == std::string(sparsertc_result_name(expected)));
   CHECK_THAT(sparsertc_last_error(), Catch::Contains(text));
+}
+
+/// Does `work` with the driver's first call failing, then with its second, and so on until all
+/// have: each must be an error that names the call, leave nothing behind, and `check` must pass
+/// afterwards. How often that was. Giving back fails in silence, and what was not given back stays.
+template <class Work, class Check>
+uint64_t fail_at_every_call(FakeContext& there, const Work& work, const Check& check) {
+  auto at_rest = there.fake.alive();
+  uint64_t failures = 0;
+  for (uint64_t call = 1;; ++call) {
+    there.fake.fail_call(call);
+    bool failed = false;
+    try {
+      work();
+    } catch (const std::runtime_error& error) {
+      failed = true;
+      CHECK_THAT(error.what(), Catch::Contains("SPARSERTC_ERROR_MACHINE"));
+      CHECK_THAT(error.what(), Catch::Contains(there.fake.failed_call()));
+    }
+    const std::string name = there.fake.failed_call();
+    there.fake.fail_call(0);
+    CAPTURE(call, name);
+    if (name.empty()) {
+      CHECK(!failed);
+      return failures;
+    }
+    if (!failed) {
+      REQUIRE((name == "cuModuleUnload" || name == "cuMemFree" || name == "cuStreamDestroy" ||
+               name == "cuCtxSetCurrent"));
+      at_rest = there.fake.alive();
+      continue;
+    }
+    CHECK(there.fake.alive() == at_rest);
+    ++failures;
+    check();
+  }
 }
 
 } // namespace sparsertc::test

@@ -434,35 +434,8 @@ TEST_CASE("lu: a failure at every call of the driver", "[lu_api]") {
       session.refactor(a);
       return session.solve(b, 1, false, false);
     };
-    // Destroying ignores what the driver says, and so do tests that give memory back.
-    const auto may_fail = [](const std::string& name) {
-      return name == "cuModuleUnload" || name == "cuMemFree" || name == "cuStreamDestroy";
-    };
-    uint64_t failures = 0;
-    for (uint64_t call = 1;; ++call) {
-      there.fake.fail_call(call);
-      bool failed = false;
-      try {
-        whole_life();
-      } catch (const std::runtime_error& error) {
-        failed = true;
-        CHECK_THAT(error.what(), Contains("SPARSERTC_ERROR_MACHINE"));
-        CHECK_THAT(error.what(), Contains(there.fake.failed_call()));
-      }
-      const std::string name = there.fake.failed_call();
-      there.fake.fail_call(0);
-      if (name.empty()) {
-        REQUIRE(!failed);
-        break;
-      }
-      CAPTURE(call, name);
-      if (may_fail(name) || (name == "cuCtxSetCurrent" && !failed))
-        continue; // what was not given back stays
-      CHECK(failed);
-      ++failures;
-      const std::vector<double> x = whole_life();
-      CHECK(largest_residual(a, b, x, false) <= 1e-14);
-    }
+    const uint64_t failures = fail_at_every_call(
+        there, whole_life, [&] { CHECK(largest_residual(a, b, whole_life(), false) <= 1e-14); });
     CHECK(failures > 30);
   }
 }

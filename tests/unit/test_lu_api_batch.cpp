@@ -334,52 +334,13 @@ TEST_CASE("lu batch api: a failure at every call of the driver", "[lu_api]") {
     LuBundleChoice choice = batch_choice("sm_80");
     choice.batch_budget = budget;
     const Bundle bundle = lu_bundle(a, choice);
-    // Loading: nothing is left behind.
-    auto at_rest = there.fake.alive();
-    for (uint64_t call = 1;; ++call) {
-      there.fake.fail_call(call);
-      sparsertc_lu* lu = nullptr;
-      const sparsertc_result result = try_load(there.context, bundle, &lu);
-      const std::string name = there.fake.failed_call();
-      there.fake.fail_call(0);
-      CAPTURE(budget, call, name);
-      if (result == SPARSERTC_OK) {
-        sparsertc_lu_destroy(lu);
-        if (name == "cuStreamDestroy") { // ignored, and the stream stays
-          at_rest = there.fake.alive();
-          continue;
-        }
-        CHECK(name.empty());
-        CHECK(there.fake.alive() == at_rest);
-        break;
-      }
-      CHECK(lu == nullptr);
-      REQUIRE(sparsertc_result_name(result) == std::string("SPARSERTC_ERROR_MACHINE"));
-      CHECK(there.fake.alive() == at_rest);
-    }
-    // Executing: an error, and the next batch works.
+    CAPTURE(budget);
+    CHECK(fail_at_every_call(
+              there, [&] { load(there.context, bundle); }, [] {}) > 10);
     const LuHandle lu = load(there.context, bundle);
-    at_rest = there.fake.alive();
-    uint64_t failures = 0;
-    for (uint64_t call = 1;; ++call) {
-      there.fake.fail_call(call);
-      bool failed = false;
-      try {
-        solve_batch(there.context, false, lu, matrices);
-      } catch (const std::runtime_error& error) {
-        failed = true;
-        CHECK_THAT(error.what(), Contains("SPARSERTC_ERROR_MACHINE"));
-      }
-      const std::string name = there.fake.failed_call();
-      there.fake.fail_call(0);
-      CAPTURE(budget, call, name);
-      if (name.empty() || name == "cuMemFree" || (name == "cuCtxSetCurrent" && !failed))
-        break; // giving memory back comes last, and does not say
-      CHECK(failed);
-      CHECK(there.fake.alive() == at_rest);
-      ++failures;
-      check_solved(matrices, solve_batch(there.context, false, lu, matrices), false);
-    }
+    const auto solve = [&] { return solve_batch(there.context, false, lu, matrices); };
+    const uint64_t failures =
+        fail_at_every_call(there, solve, [&] { check_solved(matrices, solve(), false); });
     CHECK(failures > 10);
   }
 }

@@ -222,32 +222,9 @@ TEST_CASE("lu refined: a failure at every call of the driver", "[lu_api]") {
   LuSession session(there.context, false, lu.get());
   session.refactor(a);
   const std::vector<double> b = random_parts(random, 8);
-  const auto at_rest = there.fake.alive();
-  uint64_t failures = 0;
-  for (uint64_t call = 1;; ++call) {
-    there.fake.fail_call(call);
-    bool failed = false;
-    try {
-      session.solve_refined(a, b, 1, false, false, 2);
-    } catch (const std::runtime_error& error) {
-      failed = true;
-      CHECK_THAT(error.what(), Contains("SPARSERTC_ERROR_MACHINE"));
-      CHECK_THAT(error.what(), Contains(there.fake.failed_call()));
-    }
-    const std::string name = there.fake.failed_call();
-    there.fake.fail_call(0);
-    if (name.empty()) {
-      REQUIRE(!failed);
-      break;
-    }
-    CAPTURE(call, name);
-    if (name == "cuMemFree" || (name == "cuCtxSetCurrent" && !failed))
-      break; // giving memory back comes last, and does not say
-    CHECK(failed);
-    CHECK(there.fake.alive() == at_rest);
-    ++failures;
-    CHECK(largest_residual(a, b, session.solve_refined(a, b, 1, false, false, 2), false) <= kNoise);
-  }
+  const auto solve = [&] { return session.solve_refined(a, b, 1, false, false, 2); };
+  const uint64_t failures = fail_at_every_call(
+      there, solve, [&] { CHECK(largest_residual(a, b, solve(), false) <= kNoise); });
   CHECK(failures > 15);
 }
 
