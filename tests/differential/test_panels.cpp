@@ -106,6 +106,43 @@ TEST_CASE("panels whose windows move along K, the last round short") {
   CHECK(counts.refused == 0);
 }
 
+TEST_CASE("panels whose positions leap") {
+  Random random(test_seed(kSeed) + 4);
+  RoadCounts counts;
+  unsigned leaping = 0;
+  for (const Kind& kind : kKinds)
+    for (const Layout layout : {Layout::row_major, Layout::column_major}) {
+      SpmmProblem problem = problem_of(random, kind, 40);
+      problem.layout = layout;
+      problem.epilogue = {};
+      SpmmCase test = case_of(random, problem, 30, 700, RowShape::uniform, ValueShape::unit, 0);
+      // Nearly all entries in a fifth of the columns, side by side.
+      Pattern& pattern = test.weights.pattern;
+      Matrix kept = test.weights;
+      kept.pattern.column_index.clear();
+      kept.pattern.row_offset = {0};
+      kept.values.clear();
+      for (uint32_t row = 0; row < pattern.rows; ++row) {
+        for (uint64_t i = pattern.row_offset[row]; i < pattern.row_offset[row + 1]; ++i)
+          if (const uint32_t column = pattern.column_index[i];
+              (column >= 200 && column < 340) || random.chance(0.05)) {
+            kept.pattern.column_index.push_back(column);
+            kept.values.push_back(test.weights.values[i]);
+          }
+        kept.pattern.row_offset.push_back(kept.pattern.column_index.size());
+      }
+      test.weights = kept;
+      const char* tile = "strategy=panels,rows=16,vec=1,warps=1,groups=2,splitk=1,chunk=1";
+      const SpmmSchedule schedule =
+          schedule_spmm(test.weights, problem, find_target("sm_90"), parse_tile_choice(tile));
+      leaping += schedule.panels.stride > 1;
+      check_roads(test, tile, "sm_90", {}, counts);
+    }
+  CHECK(leaping >= 6); // of 8
+  report("products", counts);
+  CHECK(counts.refused == 0);
+}
+
 TEST_CASE("panels notice wrong metadata, places and values") {
   Random random(test_seed(kSeed) + 2);
   SpmmProblem problem;
