@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace sparsertc::tune {
 namespace {
@@ -69,18 +71,23 @@ void add_panel_candidates(const Layer& layer, const Device& device, std::vector<
             if (const PanelTile tile{rows, vec, warps, groups, splitk};
                 is_worth_trying(layer, tile))
               tiles.push_back(tile);
+  // Short of shared memory; rounds of half as many steps, which see narrower windows.
+  constexpr std::pair<const char*, uint32_t> kVariants[] = {
+      {"", 4}, {",prefetch=2", 4}, {",chunk=2", 2}};
   for (const PanelTile& tile : tiles)
-    for (const bool short_of_memory : {false, true}) {
+    for (const auto& [words, steps_of_round] : kVariants) {
+      if (tile.splitk > steps_of_round)
+        continue;
       Candidate candidate;
-      candidate.words = fmt::format("strategy=panels,rows={},vec={},warps={},groups={},splitk={}{}",
-                                    tile.rows, tile.vec, tile.warps, tile.groups, tile.splitk,
-                                    short_of_memory ? ",prefetch=2" : "");
+      candidate.words =
+          fmt::format("strategy=panels,rows={},vec={},warps={},groups={},splitk={}{}", tile.rows,
+                      tile.vec, tile.warps, tile.groups, tile.splitk, words);
       candidate.vec = tile.vec;
       candidate.warps = tile.warps;
       candidate.groups = tile.groups;
       candidate.splitk = tile.splitk;
       candidate.panel_rows = tile.rows;
-      candidate.predicted_us = predict_panels(layer, device, tile) + (short_of_memory ? 0.1 : 0);
+      candidate.predicted_us = predict_panels(layer, device, tile) + (*words == 0 ? 0 : 0.1);
       space.push_back(std::move(candidate));
     }
 }
