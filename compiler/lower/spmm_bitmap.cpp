@@ -10,8 +10,8 @@
 //
 // Warps have rings of stages of their own, so that only the threads of a warp wait for each other.
 //
-// Code that runs for the first time is fetched at 70 to 150 clocks for 8 instructions (H200), and a
-// warp runs through a chunk only a few times: so two tiles and one copy stand in the code, in
+// Code that runs for the first time is fetched at 100 to 150 clocks for 8 instructions (H200), and
+// a warp runs through a chunk only a few times: so two tiles and one copy stand in the code, in
 // loops.
 #include "compiler/lower/spmm_bitmap.h"
 

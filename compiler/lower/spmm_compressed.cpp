@@ -12,7 +12,7 @@
 // stream begins follows from its number, and how many steps it takes stands there; where rows
 // differ much, both are in a table, which must come first.
 //
-// Code is fetched while it runs for the first time, at 70 to 150 clocks for 8 instructions of an
+// Code is fetched while it runs for the first time, at 100 to 150 clocks for 8 instructions of an
 // H200: as long as all else where the stream is short. So what comes before the loop is kept short,
 // and itself is made of loops.
 #include "compiler/lower/spmm_compressed.h"
