@@ -436,8 +436,8 @@ int bench(const BenchOptions& options) {
       options.regimes || options.libraries || !options.resume.empty())
     throw UsageError("several --tile, --candidates, --plot, --regimes, --libraries and --resume "
                      "are for --device=gpu");
-  if (options.total_seconds > 0)
-    throw UsageError("--total is for --device=gpu", "leave it out");
+  if (options.total_seconds > 0 || !options.trials.empty())
+    throw UsageError("--total and --trials are for --device=gpu", "leave them out");
   if (options.cold || options.type != "f32" || options.precision != "full" ||
       options.nonfinite != "exact")
     throw UsageError(

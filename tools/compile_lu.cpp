@@ -8,24 +8,16 @@
 #include "tools/gpu_device.h"
 #include "tools/lu_compile.h"
 #include "tools/lu_gpu_analysis.h"
+#include "tools/option_checks.h"
 #include "tools/session.h"
 #include "tools/words.h"
 
 #include <fmt/format.h>
 
-#include <initializer_list>
 #include <memory>
 
 namespace sparsertc {
 namespace {
-
-void refuse_given(const CLI::App& parser, std::initializer_list<const char*> names,
-                  const char* message, const char* way_out) {
-  for (const char* name : names)
-    if (const CLI::Option* option = parser.get_option_no_throw(name);
-        option != nullptr && option->count() != 0)
-      throw UsageError(fmt::format("{}: {}", name, message), way_out);
-}
 
 void print_decisions(const Matrix& matrix, const Bundle& bundle) {
   for (const std::string& remark : matrix.remarks)

@@ -7,6 +7,7 @@
 #include "tools/inspect_lu.h"
 #include "tools/inspect_network.h"
 #include "tools/network_options.h"
+#include "tools/option_checks.h"
 #include "tools/options.h"
 #include "tools/regimes.h"
 #include "tools/session.h"
@@ -216,7 +217,7 @@ std::string describe_stream(const SpmmSchedule& schedule, const PatternStatistic
   return fmt::format("stream:  distances of {} bits, {:.3f} bytes for each weight ({:.3f} of them "
                      "to fill up steps), {:.1f} % of the dense matrix\n",
                      stream.staged.delta_bits, static_cast<double>(stream.bytes) / weights,
-                     static_cast<double>((stream.slots - statistics.nnz)) *
+                     static_cast<double>(stream.slots - std::min(stream.slots, statistics.nnz)) *
                          (element_bytes(schedule.problem.type) + stream.staged.delta_bits / 8.0) /
                          weights,
                      dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
@@ -246,6 +247,16 @@ std::string describe_bitmap(const SpmmSchedule& schedule, const PatternStatistic
                      dense > 0 ? 100 * static_cast<double>(stream.bytes) / dense : 0.0);
 }
 
+/// Why a strategy cannot be, for its line of the table: "not here: REASON".
+std::string reason_of(const StrategyPlan& plan) {
+  std::string reason = plan.refused.substr(0, plan.refused.find('\n'));
+  const std::string begin =
+      fmt::format("usage error: --tile: strategy={} ", name_of(plan.strategy));
+  if (reason.rfind(begin, 0) == 0)
+    reason.erase(0, begin.size());
+  return "not here: " + reason;
+}
+
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,
                     const ColumnLengths& columns, const std::vector<StrategyPlan>& plans,
                     const InspectOptions& options) {
@@ -268,7 +279,7 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
                       "balance", "predicted us");
   for (const StrategyPlan& plan : plans) {
     if (!plan.refused.empty()) {
-      text += fmt::format("{:<10} {}\n", name_of(plan.strategy), plan.refused);
+      text += fmt::format("{:<10} {}\n", name_of(plan.strategy), reason_of(plan));
       continue;
     }
     const SpmmPrediction& predicted = plan.schedule.prediction;
@@ -302,7 +313,7 @@ std::string to_text(const PipelineResult& result, const PatternStatistics& stati
   return text;
 }
 
-int inspect(const InspectOptions& options) {
+int inspect(const CLI::App& parser, const InspectOptions& options) {
   if (!options.network.empty())
     return inspect_network_file(options.network, options.target, 0, wants_json(options.report));
   if (options.input.path.ends_with(".srtc"))
@@ -313,16 +324,26 @@ int inspect(const InspectOptions& options) {
   }
   const size_t operation = choose_word("--op", options.problem.op, {"spmm", "conv2d", "lu"});
   const bool for_lu = operation == 2;
-  const bool has_lu_words = options.lu.matching != "auto" || options.lu.order != "auto" ||
-                            options.lu.blocks != "auto" || !options.lu.placement.empty() ||
-                            !options.save_placement.empty() || !options.kernels.empty();
-  if (!for_lu && has_lu_words)
-    throw UsageError("--matching, --order, --blocks, --placement, --save-placement and --kernels "
-                     "are for --op=lu");
-  if (for_lu && !options.problem.conv.empty())
-    throw UsageError("--conv is for --op=conv2d");
-  for (const std::string& output : {options.plot, options.save_placement, options.kernels})
+  if (for_lu)
+    refuse_given(parser,
+                 {"--conv", "--columns", "--dtype", "--layout", "--ldb", "--ldc", "--bias",
+                  "--residual", "--activation", "--half-terms", "--precision", "--nonfinite",
+                  "--tile", "--budget"},
+                 "not for --op=lu", "leave it out");
+  else
+    refuse_given(parser,
+                 {"--matching", "--order", "--blocks", "--placement", "--symbolic",
+                  "--memory-limit", "--strategy", "--atomics", "--dense-tail", "--verify",
+                  "--save-placement", "--kernels"},
+                 "only for --op=lu",
+                 "say --op=lu, or leave it out; strategies of products are words of --tile");
+  const std::string outputs[] = {options.plot, options.save_placement, options.kernels};
+  for (const std::string& output : outputs) {
     refuse_overwriting(output, {options.input.path, options.lu.placement});
+    if (!output.empty() && std::count(std::begin(outputs), std::end(outputs), output) > 1)
+      throw UsageError(fmt::format("two outputs would be written to {}", output),
+                       "give each a file of its own");
+  }
   if (for_lu)
     return inspect_lu({options.input, options.lu, options.watch, options.plot,
                        options.save_placement, options.kernels, wants_json(options.report)});
@@ -404,7 +425,7 @@ Command add_inspect_command(CLI::App& application) {
             std::vector<std::string> for_one_layer = options_of_a_layer();
             for_one_layer.push_back("--columns");
             check_network_options(*parser, options->network, for_one_layer);
-            return inspect(*options);
+            return inspect(*parser, *options);
           }};
 }
 

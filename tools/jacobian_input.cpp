@@ -5,11 +5,14 @@
 #include "compiler/input/read.h"
 #include "compiler/input/zip.h"
 #include "ir/error.h"
+#include "tools/json_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
+#include <span>
 
 namespace sparsertc {
 namespace {
@@ -68,31 +71,52 @@ std::vector<ParameterArray> from_npz(std::span<const uint8_t> bytes, const std::
   return arrays;
 }
 
-/// Appends all numbers below `json`; false where there is something else.
-bool collect(const Json& json, std::vector<double>& reals, std::vector<int64_t>& integers) {
+/// The lengths of nested arrays, taken from the first of each.
+std::vector<size_t> shape_of(const Json& json) {
+  std::vector<size_t> shape;
+  for (const Json* at = &json; at->is_array(); at = &at->front()) {
+    shape.push_back(at->size());
+    if (at->empty())
+      break;
+  }
+  return shape;
+}
+
+/// Appends all numbers below `json`; false where there is something else, or arrays of another
+/// shape.
+bool collect(const Json& json, std::span<const size_t> shape, std::vector<double>& reals,
+             std::vector<int64_t>& integers) {
   if (json.is_array())
-    return std::all_of(json.begin(), json.end(),
-                       [&](const Json& one) { return collect(one, reals, integers); });
-  if (!json.is_number())
+    return !shape.empty() && json.size() == shape.front() &&
+           std::all_of(json.begin(), json.end(), [&](const Json& one) {
+             return collect(one, shape.subspan(1), reals, integers);
+           });
+  if (!json.is_number() || !shape.empty())
     return false;
   reals.push_back(json.get<double>());
-  if (json.is_number_integer())
+  if (json.is_number_integer() &&
+      (!json.is_number_unsigned() ||
+       json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}))
     integers.push_back(json.get<int64_t>());
   return true;
 }
 
 std::vector<ParameterArray> from_json(std::span<const uint8_t> bytes, const std::string& path) {
-  const Json json = Json::parse(bytes.begin(), bytes.end(), nullptr, false);
-  if (!json.is_object())
+  const auto first = std::find_if(bytes.begin(), bytes.end(), [](uint8_t c) {
+    return c != ' ' && c != '\t' && c != '\r' && c != '\n';
+  });
+  if (first == bytes.end() || *first != '{')
     throw UserError(Place{path, 0, 0, {}}, "expected a JSON object",
                     "{\"name\": [numbers], ...}, or an .npz archive");
+  const Json json = parse_json_text(bytes, path);
   std::vector<ParameterArray> arrays;
   for (const auto& [name, value] : json.items()) {
     std::vector<double> reals;
     std::vector<int64_t> integers;
-    if (!collect(value, reals, integers))
+    if (!collect(value, shape_of(value), reals, integers))
       throw UserError(Place{path, 0, 0, {}},
-                      fmt::format("the parameter {} is no array of numbers", name));
+                      fmt::format("the parameter {} is no array of numbers", name),
+                      "[1, 2], or [[1, 2], [3, 4]] with rows of one length");
     ParameterArray array;
     array.name = name;
     if (integers.size() == reals.size())

@@ -68,8 +68,10 @@ JacobianRequest to_request(const JacobianOptions& options) {
   if (lanes > 0)
     request.entries_per_lane = lanes == 1 ? 0 : kEntriesPerLane[lanes - 2];
   request.order = choose_colouring_order(options.order);
-  if (options.x0.empty() == (options.n == 0))
+  if (options.x0.empty() && options.n == 0)
     throw UsageError("how many unknowns are there?", "give --x0 X.npy, or --n N");
+  if (!options.x0.empty() && options.n != 0)
+    throw UsageError("--x0 and --n exclude each other", "x0 says how many unknowns there are");
   if (options.compare_patterns && options.pattern.empty())
     throw UsageError("--compare-patterns: there is no --pattern to compare with");
   if (options.instances == 0)

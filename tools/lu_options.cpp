@@ -2,6 +2,7 @@
 
 #include "compiler/input/read.h"
 #include "ir/error.h"
+#include "tools/option_checks.h"
 #include "tools/words.h"
 
 #include <fmt/format.h>
@@ -86,9 +87,8 @@ void declare(CLI::App& parser, LuOptions& options) {
                   "core where need be, and choose a --strategy for so much; else with what is free")
       ->transform(CLI::Validator(
           [](std::string& text) {
-            // CLI11 takes a negative number for a very large one.
-            return text.find('-') != std::string::npos ? std::string("expected a size from 0")
-                                                       : CLI::AsSizeValue(false)(text);
+            const std::string fault = unsigned_fault(text);
+            return fault.empty() ? CLI::AsSizeValue(false)(text) : fault;
           },
           "SIZE"))
       ->group("Sparse LU");

@@ -11,6 +11,7 @@
 #include "compiler/manifest.h"
 #include "ir/error.h"
 #include "tools/command.h"
+#include "tools/option_checks.h"
 #include "tools/options.h"
 #include "tools/session.h"
 
@@ -66,6 +67,15 @@ UsageError to_usage_error(const CLI::ParseError& error, const CLI::App& applicat
   return UsageError(text, way_out);
 }
 
+/// Numbers that CLI11 would misread are errors.
+void check_unsigned_options(const std::vector<Command>& commands) {
+  const CLI::Validator check([](const std::string& text) { return unsigned_fault(text); }, "");
+  for (const Command& command : commands)
+    for (CLI::Option* option : command.parser->get_options())
+      if (option->get_type_name().rfind("UINT", 0) == 0)
+        option->check(check);
+}
+
 /// A first word that is no subcommand gets a suggestion.
 void check_subcommand(const std::string& word, const std::vector<Command>& commands) {
   std::vector<std::string> names;
@@ -99,6 +109,7 @@ int run(int argc, char** argv) {
       add_solve_command(application),   add_jacobian_command(application),
       add_colour_command(application),  add_execute_command(application),
   };
+  check_unsigned_options(commands);
   try {
     if (argc > 1)
       check_subcommand(argv[1], commands);

@@ -3,6 +3,7 @@
 #include "compiler/input/bytes.h"
 #include "ir/error.h"
 #include "runtime/plan/network_manifest.h"
+#include "tools/json_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +12,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <set>
 
 namespace sparsertc {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMostFileBytes = uint64_t{16} << 20;
 
@@ -32,31 +32,6 @@ std::vector<std::string> joined(std::vector<std::string> first,
                                 const std::vector<std::string>& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
-}
-
-/// The text as JSON; keys that are given twice are refused, which a plain parser would not notice.
-Json parse_json(const std::vector<uint8_t>& bytes, const std::string& path) {
-  std::vector<std::set<std::string>> open;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start)
-      open.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      open.pop_back();
-    else if (event == Json::parse_event_t::key && !open.back().insert(parsed).second)
-      throw UserError(Place{path, 0, 0, {}},
-                      fmt::format("key \"{}\" is given twice", parsed.get<std::string>()));
-    return true;
-  };
-  try {
-    return Json::parse(bytes.begin(), bytes.end(), watch);
-  } catch (const Json::parse_error& error) {
-    uint64_t line = 1, column = 1;
-    for (size_t i = 0; i + 1 < std::min(error.byte, bytes.size() + 1); ++i) {
-      column = bytes[i] == '\n' ? 1 : column + 1;
-      line += bytes[i] == '\n' ? 1 : 0;
-    }
-    throw UserError(Place::text(path, line, column), "expected JSON here");
-  }
 }
 
 class LayerReader {
@@ -254,7 +229,7 @@ void refuse_layer(const NetworkFile& file, const NetworkFileLayer& layer, const 
 NetworkFile read_network_file(const std::string& path) {
   NetworkFile file;
   file.path = path;
-  const Json json = parse_json(read_bytes(path, kMostFileBytes), path);
+  const Json json = parse_json_text(read_bytes(path, kMostFileBytes), path);
   const auto refuse = [&](const std::string& message, const std::string& way_out = {}) {
     throw UserError(Place{path, 0, 0, {}}, message, way_out);
   };

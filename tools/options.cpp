@@ -7,18 +7,6 @@
 #include <fmt/ranges.h>
 
 namespace sparsertc {
-namespace {
-
-/// For 64-bit options: CLI11 would read "-1" as the largest number.
-const CLI::Validator kNotNegative(
-    [](std::string& text) {
-      return text.find('-') == std::string::npos
-                 ? std::string()
-                 : fmt::format("expected a whole number from 0, found \"{}\"", text);
-    },
-    "");
-
-} // namespace
 
 // ---- input ------------------------------------------------------------------------------------
 
@@ -106,13 +94,11 @@ void declare(CLI::App& parser, ProblemOptions& options) {
           "--ldb", options.ldb,
           "Leading dimension of B in elements (conv2d: from image to image for nchw, from pixel "
           "to pixel for nhwc); 0: tight")
-      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Problem");
   parser
       .add_option("--ldc", options.ldc,
                   "Leading dimension of C and the residual in elements; 0: tight")
-      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Problem");
   parser.add_flag("--bias", options.bias, "Add bias[row] to every element")->group("Problem");
@@ -159,7 +145,6 @@ void declare(CLI::App& parser, ScheduleOptions& options) {
           fmt::format("Most multiply-adds in unrolled code, over which the streamed strategy "
                       "is taken; 0: {} for GPUs, {} for the host",
                       kDefaultGpuBudget, kDefaultHostBudget))
-      ->check(kNotNegative)
       ->capture_default_str()
       ->group("Schedule");
 }

@@ -264,6 +264,10 @@ void check_batch_options(const SolveOptions& options) {
     throw UsageError(
         "--batch: works in f64 or f32, not transposed, with right-hand sides of its own",
         "leave out --precision=mixed, --transpose, --b and --output");
+  if (to_strategy(options.lu) != LuStrategy::automatic || options.lu.atomics ||
+      to_tail_columns(options.lu))
+    throw UsageError("--batch: --strategy, --atomics and --dense-tail are for one matrix",
+                     "leave them out");
 }
 
 int run_batch(const SolveOptions& options) {

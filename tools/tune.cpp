@@ -84,6 +84,10 @@ int tune_matrix(const TuneOptions& options) {
     throw UsageError("--columns: tuning needs a number of columns, or of images");
   if (!(options.budget_seconds > 0))
     throw UsageError("--budget: expected a number of seconds");
+  if (options.rounds == 0)
+    throw UsageError("--rounds: expected at least 1");
+  for (const std::string& tile : options.tiles)
+    parse_tile_choice(tune::parse_candidate(tile).words);
   refuse_overwriting(options.output, {options.input.path});
   ReadOptions read = to_read_options(options.input);
   read.require_values = true;
