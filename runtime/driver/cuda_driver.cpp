@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kLibraryVariable = "SPARSERTC_LIBCUDA";
 /// Never plain libcuda.so: that is the toolkit's stub where only the toolkit is installed.
 constexpr const char* kLibraryName = "libcuda.so.1";
-constexpr const char* kUseCpu = "the same runs on the CPU with --device=cpu";
+constexpr const char* kUseCpu = "commands that have --device run on the CPU with --device=cpu";
 
 std::string way_out_of(Result result) {
   switch (result) {

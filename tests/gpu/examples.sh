@@ -59,6 +59,13 @@ fi
 # The bundle is there now, and the context without a GPU takes it, too.
 SPARSERTC_LIBCUDA=/nonexistent "$folder/lu_engine" "${SPARSERTC_EXAMPLE_LU_WIDTH:-48}" 3 \
   "$work/plate.srtc"
+# What is there and is no such bundle stays as it is.
+cp "$work/layer.srtc" "$work/other.srtc"
+if "$folder/lu_engine" 5 2 "$work/other.srtc" 2>"$work/refused.txt"; then
+  echo "lu_engine took the bundle of a layer" >&2
+  exit 1
+fi
+cmp "$work/layer.srtc" "$work/other.srtc"
 # Many matrices of one pattern at once.
 "$folder/lu_batch" "${SPARSERTC_EXAMPLE_LU_WIDTH:-40}" "${SPARSERTC_EXAMPLE_LU_RODS:-4096}"
 SPARSERTC_LIBCUDA=/nonexistent "$folder/lu_batch" 40 64

@@ -5,11 +5,11 @@
  *
  * A plate of WIDTH x WIDTH points (48), heated at one edge and cooled at the opposite one, is
  * stepped STEPS times (50). The pattern of the matrix is analysed once, by libsparsertc.so, or
- * comes from BUNDLE.srtc, which is written where it is not there. Each step has other values: they
- * are factorized and solved with, the solution is refined, and its residual computed from the
- * matrix itself. When the library says that the pivots are stale, they are chosen anew with the
- * values of that step. On a GPU if there is one, else on the CPU by the same calls. Exit status 1:
- * something failed, or a residual is too large. */
+ * comes from BUNDLE.srtc, which is written where it is not there, and never over another file. Each
+ * step has other values: they are factorized and solved with, the solution is refined, and its
+ * residual computed from the matrix itself. When the library says that the pivots are stale, they
+ * are chosen anew with the values of that step. On a GPU if there is one, else on the CPU by the
+ * same calls. Exit status 1: something failed, or a residual is too large. */
 #include "sparsertc.h"
 #include "sparsertc_compiler.h"
 
@@ -218,8 +218,13 @@ int main(int argc, char** argv) {
   const int on_gpu = opened != SPARSERTC_ERROR_NO_GPU;
   check(on_gpu ? opened : sparsertc_context_create(-1, &context), "opening the GPU");
   sparsertc_lu* lu = NULL;
-  if (!path || sparsertc_lu_load(context, path, &lu) != SPARSERTC_OK)
+  FILE* there = path ? fopen(path, "rb") : NULL;
+  if (there) {
+    fclose(there);
+    check(sparsertc_lu_load(context, path, &lu), "loading");
+  } else {
     lu = analyse(context, &p, path);
+  }
   sparsertc_lu_info info;
   info.struct_size = sizeof info;
   check(sparsertc_lu_query(lu, &info), "asking about the factors");

@@ -27,6 +27,12 @@ if [[ -z "$out" ]]; then
   echo "usage: bash run.sh OUT [--build BUILD] [--side N] [--steps N] [--dt SECONDS] [--device D]" >&2
   exit 2
 fi
+for file in "$build/tools/sparsertc" "$build/tools/examples/brusselator/brusselator"; do
+  if [[ ! -x "$file" ]]; then
+    echo "run.sh: $file is not there: build it, or name the build's folder by --build" >&2
+    exit 2
+  fi
+done
 mkdir -p "$out"
 program="$build/tools/examples/brusselator/brusselator"
 

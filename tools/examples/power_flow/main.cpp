@@ -129,6 +129,7 @@ int run(int argc, char** argv) {
   parameters->add_option("--x0", options.start_output, "The start, .npy")->required();
   CLI::Option* const loads = parameters->add_option(
       "--loads", options.loads, "A batch: so many instances, each load times a random factor");
+  loads->check(CLI::Range(uint64_t{1}, uint64_t{1} << 31));
   parameters->add_option("--spread", options.spread, "The factor is from 1 - SPREAD to 1 + SPREAD")
       ->capture_default_str();
   parameters->add_option("--seed", options.seed, "Of the factors")->capture_default_str();

@@ -33,6 +33,12 @@ if [[ -z "$grid" ]]; then
     "[--loads N | --outages] [-- OPTION...]" >&2
   exit 2
 fi
+for file in "$build/tools/sparsertc" "$build/tools/examples/power_flow/power_flow"; do
+  if [[ ! -x "$file" ]]; then
+    echo "run.sh: $file is not there: build it, or name the build's folder by --build" >&2
+    exit 2
+  fi
+done
 mkdir -p "$out"
 program="$build/tools/examples/power_flow/power_flow"
 
