@@ -19,8 +19,10 @@ constexpr double kLevelUs = 6, kFewOfUs = 18e3, kManyOfUs = 50e3, kFewProducts =
 /// The dense tail: as a whole, a block of kTailBlock columns beside its products, and these.
 constexpr double kTailUs = 20, kTailBlockUs = 58, kTailProductsOfUs = 4.5e6;
 constexpr uint32_t kTailBlock = 64;
-/// How many times that complex numbers take: of levels' products, of a block, of the tail's.
-constexpr double kComplexProducts = 1.35, kComplexBlock = 1.3, kComplexTailProducts = 4;
+/// How many times that complex numbers take: of gathered products, of levels' products, of a block,
+/// of the tail's products.
+constexpr double kComplexGathered = 2.25, kComplexProducts = 1.35;
+constexpr double kComplexBlock = 1.3, kComplexTailProducts = 4;
 
 /// Of a level from which so many products come.
 double level_us(double products) {
@@ -34,7 +36,7 @@ double level_us(double products) {
 
 double dataflow_us(const LuTables& tables, bool complex) {
   return kHopUs * static_cast<double>(tables.factor_levels.count()) +
-         static_cast<double>(multiply_adds(tables)) * (complex ? kComplexProducts : 1) /
+         static_cast<double>(multiply_adds(tables)) * (complex ? kComplexGathered : 1) /
              kGatheredOfUs;
 }
 
