@@ -10,8 +10,8 @@
 //   scaled_singular(f, t)  f t, where f may be infinite or NaN: directions in which t is 0 stay 0
 //   chosen(first, s, t)    s or t
 //
-// `Directions` has W derivatives (residual_tangents.cuh); `Columns`, for finding the pattern, has the
-// set of the unknowns that the value depends on, whatever the numbers: scaled() keeps the set,
+// `Directions` has W derivatives (residual_tangents.cuh); `Columns`, for finding the pattern, has
+// the set of the unknowns that the value depends on, whatever the numbers: scaled() keeps the set,
 // linear() and chosen() unite two.
 //
 // Compiled by NVRTC and by the host's compiler, always as a part of a residual's program.
