@@ -137,8 +137,6 @@ public:
   ModulePrinter(const ir::Module& module, const Target& target, const PtxOptions& options)
       : plan_(module, target), layout_(shared_layout(module)),
         context_{module, target, options, version_number(target.ptx_version), {}} {
-    for (const auto& [key, value] : module.attributes)
-      context_.rolls_loops = context_.rolls_loops || (key == "loops" && value == "rolled");
     // mma.sp came with PTX ISA 7.1.
     if (plan_.sparse_fragments)
       context_.ptx_version = std::max(context_.ptx_version, 71u);

@@ -355,8 +355,6 @@ void PtxFunctionPrinter::for_loop(const Op& op) {
     branch(&none, false, region.end_label);
   }
   place_label(region.label);
-  if (context_.rolls_loops)
-    body_.put(std::string_view("\t.pragma \"nounroll\";\n"));
   regions_.push_back(region);
 }
 

@@ -22,9 +22,6 @@ struct PtxModule {
   unsigned ptx_version = 0; ///< 80 for PTX ISA 8.0
   /// What `mov` takes to load a symbol's address: its name, or a place in dynamic shared memory.
   std::vector<std::string> symbol_address;
-  /// The module's attribute `loops` is `rolled`: the assembler must not unroll `for`, because the
-  /// code runs a few times and fetching it takes the time.
-  bool rolls_loops = false;
 };
 
 /// Register classes of the text: `.reg .f32 %f<N>;`

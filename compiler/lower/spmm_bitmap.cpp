@@ -10,9 +10,8 @@
 //
 // Warps have rings of stages of their own, so that only the threads of a warp wait for each other.
 //
-// Code that runs for the first time is fetched at 100 to 150 clocks for 8 instructions (H200), and
-// a warp runs through a chunk only a few times: so two tiles and one copy stand in the code, in
-// loops.
+// Code that runs for the first time is fetched at 100 to 150 clocks for 8 instructions (H200), so
+// copies of many pieces are loops.
 #include "compiler/lower/spmm_bitmap.h"
 
 #include "compiler/inspect/bitmap_schedule.h"
@@ -526,7 +525,6 @@ void write_bitmap_kernel(ir::Module& module, const SpmmSchedule& schedule, const
   std::copy(std::begin(manifest.block), std::end(manifest.block), std::begin(kernel.block));
   kernel.cluster[1] = stream.ranks;
   Builder builder(module, kernel);
-  module.attributes.emplace_back("loops", "rolled"); // compiler/emit/ptx_function.h
   const KernelOperands operands = KernelOperands::declare(builder, schedule, manifest);
   BitmapWriter(builder, schedule, symbols, operands).write();
   builder.return_void();

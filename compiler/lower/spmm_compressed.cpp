@@ -45,8 +45,6 @@ using ir::Type;
 constexpr uint32_t kWarp = 32;
 /// Steps whose copies stand in the code one by one before the loop.
 constexpr uint32_t kMostStartsInCode = 2;
-/// Columns of a lane below which all slots of a step stand in the code, and how many do else.
-constexpr uint32_t kFewColumns = 4, kSlotsInCode = 2;
 
 uint32_t add_shared(ir::Module& module, const char* name, Scalar element, uint64_t bytes) {
   ir::Symbol symbol;
@@ -248,44 +246,12 @@ private:
       builder_.index(place_, lane_column_, Operand::integer(staged_size_), place_);
     const Reg step = builder_.for_loop(steps_, 1);
     builder_.copy_wait(tile_.prefetch - 2);
-    // Where a word of distances has values in several pieces, as where slots are short.
-    if (tile_.vec < kFewColumns || 32 / stream_.staged.delta_bits * size_ > 16) {
-      const Reg values = read_values(slot_of(step));
-      const Reg deltas = read_deltas(slot_of(step));
-      copy_ahead(step);
-      for (uint32_t i = 0; i < kCompressedStep; ++i)
-        multiply_add(values[i], delta(deltas, i));
-    } else {
-      copy_ahead(step);
-      multiply_in_loop(step);
-    }
+    const Reg values = read_values(slot_of(step));
+    const Reg deltas = read_deltas(slot_of(step));
+    copy_ahead(step);
+    for (uint32_t i = 0; i < kCompressedStep; ++i)
+      multiply_add(values[i], delta(deltas, i));
     builder_.end();
-  }
-
-  /// A slot takes many instructions: few of them stand in the code.
-  void multiply_in_loop(Reg step) {
-    const uint32_t slots_of_word = 32 / stream_.staged.delta_bits;
-    const Reg slot = slot_of(step);
-    const Reg values = builder_.index(values_, slot, Operand::integer(slot_value_bytes()));
-    const Reg deltas = builder_.index(deltas_, slot, Operand::integer(slot_delta_bytes()));
-    const bool several = kCompressedStep > slots_of_word;
-    if (several)
-      builder_.for_loop(Operand::integer(kCompressedStep / slots_of_word), 1);
-    const Reg word = builder_.load(deltas, 0, 1);
-    builder_.for_loop(Operand::integer(slots_of_word / kSlotsInCode), 1);
-    const Reg pair = builder_.load(values, 0, kSlotsInCode);
-    for (uint32_t i = 0; i < kSlotsInCode; ++i)
-      multiply_add(pair[i], delta(word, i));
-    builder_.value(Opcode::shr, Scalar::i32,
-                   {word, Operand::integer(kSlotsInCode * stream_.staged.delta_bits)}, word);
-    builder_.offset(values, Operand::integer(kSlotsInCode * size_), values);
-    builder_.end();
-    if (several) {
-      if (slots_of_word * size_ == 16) // the next piece
-        builder_.offset(values, Operand::integer(piece_bytes() - 16), values);
-      builder_.offset(deltas, Operand::integer(4), deltas);
-      builder_.end();
-    }
   }
 
   Reg slot_of(Reg step) {
@@ -501,7 +467,6 @@ void write_compressed_kernel(ir::Module& module, const SpmmSchedule& schedule,
   std::copy(std::begin(manifest.block), std::end(manifest.block), std::begin(kernel.block));
   kernel.cluster[1] = manifest.cluster;
   Builder builder(module, kernel);
-  module.attributes.emplace_back("loops", "rolled"); // compiler/emit/ptx_function.h
   const KernelOperands operands = KernelOperands::declare(builder, schedule, manifest);
   CompressedWriter(builder, schedule, symbols, operands).write();
   builder.return_void();

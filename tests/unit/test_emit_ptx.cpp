@@ -289,18 +289,6 @@ TEST_CASE("control flow becomes labels and predicated branches") {
         }) == "$L_0:\n@!%p0 bra $L_1;\nbra $L_2;\n$L_1:\n$L_2:\n@%p0 bra $L_0;\nret;\n");
 }
 
-TEST_CASE("an attribute keeps loops from being unrolled") {
-  const auto lines = [](const char* word) {
-    return lines_of([&](Module& module, Builder& b) {
-      module.attributes.emplace_back("loops", word);
-      b.for_loop(Operand::integer(8), 1);
-      b.end();
-    });
-  };
-  CHECK_THAT(lines("rolled"), Contains("$L_0:\n.pragma \"nounroll\";\nadd.s32 %r0, %r0, 1;\n"));
-  CHECK_THAT(lines("free"), !Contains(".pragma"));
-}
-
 TEST_CASE("origins are comments on request") {
   const auto write = [](Module&, Builder& b) {
     b.set_origin(3, 17);
