@@ -10,6 +10,7 @@
 #include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/row_order.h"
+#include "compiler/inspect/spmm_cost.h"
 #include "compiler/inspect/spmm_tile_choice.h"
 #include "compiler/inspect/staged_region.h"
 #include "ir/error.h"
@@ -168,18 +169,24 @@ void deal_rows_by_length(const Pattern& pattern, SpmmSchedule& schedule) {
 
 namespace {
 
-/// Rows with similar columns in the same tile where that is asked for.
+/// Rows with similar columns in the same tile where that is asked for, or where nothing is and the
+/// model of times says that it saves a part of the time that is worth it.
 void choose_row_order(const Pattern& pattern, std::optional<RowOrder> asked,
                       SpmmSchedule& schedule) {
+  constexpr double kWorthIt = 0.06;
   schedule.tile.order = RowOrder::natural;
-  if (asked != RowOrder::similar)
+  if (asked == RowOrder::natural)
+    return;
+  const std::optional<double> natural_us = predicted_us(pattern, schedule);
+  if (!asked && !natural_us)
     return;
   SpmmSchedule similar = schedule;
   similar.tile.order = RowOrder::similar;
   bring_similar_rows_together(pattern, similar.tile_begin, similar.row_order);
   similar.prediction = predict_spmm(pattern, similar);
-  similar.prediction.loads_in_other_order = schedule.prediction.loads;
-  schedule = std::move(similar);
+  if (asked || *predicted_us(pattern, similar) <= (1 - kWorthIt) * *natural_us)
+    std::swap(schedule, similar);
+  schedule.prediction.loads_in_other_order = similar.prediction.loads;
 }
 
 } // namespace

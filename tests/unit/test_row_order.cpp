@@ -1,5 +1,6 @@
 // Rows with similar columns brought together: what may change, what may not, and what is gained.
 #include "compiler/inspect/row_order.h"
+#include "compiler/inspect/spmm_cost.h"
 #include "compiler/inspect/spmm_schedule.h"
 #include "ir/error.h"
 #include "tests/support/random_sparse.h"
@@ -136,6 +137,35 @@ TEST_CASE("more tiles than exchange rows at a time") {
     CHECK(is == was);
   }
   CHECK(work_of(matrix.pattern, s).columns < work_of(matrix.pattern, before).columns);
+}
+
+TEST_CASE("rows that nobody says anything about are ordered by what the model predicts") {
+  Random random(test_seed(kSeed) + 3);
+  std::vector<std::set<uint32_t>> rows(512);
+  for (std::set<uint32_t>& row : rows)
+    while (row.size() < 25)
+      row.insert(random.below(512));
+  const Matrix sparse = ones_at(512, rows);
+  SpmmProblem problem;
+  problem.columns = 1024;
+  const std::string tile = "strategy=unrolled,rows=8,vec=1,warps=8,splitk=1";
+  const auto of = [&](const Matrix& matrix, const std::string& words) {
+    return schedule_spmm(matrix, problem, find_target("sm_90"), parse_tile_choice(words));
+  };
+  const SpmmSchedule natural = of(sparse, tile + ",order=natural");
+  const SpmmSchedule chosen = of(sparse, tile);
+  CHECK(chosen.tile.order == RowOrder::similar);
+  CHECK(*predicted_us(sparse.pattern, chosen) < *predicted_us(sparse.pattern, natural));
+  CHECK(chosen.prediction.loads_in_other_order == natural.prediction.loads);
+  // Where all rows use all columns there is nothing to gain.
+  const Matrix dense = random_sparse(random, 64, 64, RowShape::dense, ValueShape::unit, -126, 127);
+  const SpmmSchedule kept = of(dense, tile);
+  CHECK(kept.tile.order == RowOrder::natural);
+  CHECK(kept.prediction.loads_in_other_order == kept.prediction.loads);
+  // What the model does not know keeps its order.
+  const SpmmSchedule clusters = of(sparse, tile + ",cluster=2");
+  CHECK(clusters.tile.order == RowOrder::natural);
+  CHECK(!clusters.prediction.loads_in_other_order);
 }
 
 TEST_CASE("an order of rows is for unrolled code") {
