@@ -78,7 +78,7 @@ double unrolled_us(const SpmmSchedule& schedule, const Work& work, double n) {
   const double in_flight = std::clamp(registers - (sums + 20), 4.0, 13.0);
   const double latency = on.waves * (loads / in_flight + 1) * 240;
   return 1.1 + (tile.splitk > 1 ? 0.27 : 0) +
-         (0.95 + 8.5 / registers) *
+         (size < 4 ? 0.75 : 1) * (0.95 + 8.5 / registers) *
              together({code, supply / kClocksOfMicrosecond, issue / kClocksOfMicrosecond,
                        load_slots / kClocksOfMicrosecond, l2, latency / kClocksOfMicrosecond},
                       2.9);
@@ -100,8 +100,14 @@ double compressed_us(const SpmmSchedule& schedule, const Work& work, double n) {
       std::min<double>(std::bit_ceil(static_cast<uint32_t>(n)), schedule.columns_per_block());
   const double times = ceil_div(n, columns);
   const double size = element_bytes(schedule.problem.type);
-  const double staged = kMultiprocessors * schedule.inner * columns * size / 13.3e6;
-  return 1.84 + staged + times * (work.stream_bytes / 4.5e6 + work.nnz * columns * size / 7.7e6);
+  struct Rates {
+    double launch, staged, gathers;
+  };
+  constexpr Rates kF32 = {1.84, 13.3e6, 7.7e6}, kHalf = {3.3, 14.7e6, 7.3e6};
+  const Rates& rates = size < 4 ? kHalf : kF32;
+  const double staged = kMultiprocessors * schedule.inner * columns * size / rates.staged;
+  return rates.launch + staged +
+         times * (work.stream_bytes / 4.5e6 + work.nnz * columns * size / rates.gathers);
 }
 
 double panels_us(const SpmmSchedule& schedule, const Work& work, double n) {
@@ -117,24 +123,25 @@ double bitmap_us(const SpmmSchedule& schedule, const Work& work, double n) {
   const double planes = ceil_div(n, 8);
   const double memory = work.stream_bytes * ceil_div(n, 8.0 * tile.vec) / 4e6;
   const double tiles = double(schedule.rows) * schedule.inner / 256 / kMultiprocessors *
-                       (14 + 3 * planes) / kClocksOfMicrosecond;
-  const double b = kMultiprocessors * schedule.inner * planes * 16 / tile.cluster / 6e6;
-  return 2.5 + together({memory, tiles}, 4) + b + (tile.cluster > 1 ? 1 : 0);
+                       (14 + 34.4 * planes) / kClocksOfMicrosecond;
+  const double b = kMultiprocessors * schedule.inner * planes * 16 / tile.cluster / 2.8e6;
+  return 1.02 + together({memory, tiles}, 4) + b + (tile.cluster > 1 ? 1 : 0);
 }
 
 double dense_us(const SpmmSchedule& schedule, double n) {
   struct Library {
-    double launch, of_column, rate;
+    double launch, of_column, rate, power;
   };
-  constexpr Library kF32 = {6.9, 0.0013, 52e6}, kTf32 = {4.9, 0.0007, 268e6},
-                    kHalf = {2.5, 0.0011, 939e6};
+  constexpr Library kF32 = {4.1, 0.002, 56e6, 0.59}, kTf32 = {5.7, 0.00023, 240e6, 0.48},
+                    kHalf = {2.4, 0.0015, 675e6, 5.3};
   const double size = element_bytes(schedule.problem.type);
   const Library& library = size == 2                                       ? kHalf
                            : schedule.problem.precision == Precision::tf32 ? kTf32
                                                                            : kF32;
   const double m = schedule.rows, k = schedule.inner;
-  const double us = n == 1 ? 2.5 + m * k * size / 6e6
-                           : library.launch + library.of_column * k + 2 * m * n * k / library.rate;
+  const double product =
+      together({library.of_column * k, 2 * m * n * k / library.rate}, library.power);
+  const double us = n == 1 ? 2.5 + m * k * size / 6e6 : library.launch + product;
   return schedule.tile.dense == DenseCode::own ? 2 * us : us;
 }
 

@@ -5,20 +5,20 @@
 //
 //   unrolled    1.1 + 0.27 [S > 1] + (0.95 + 8.5 / registers) |code, supply, issue, loads, L2,
 //               latency|_2.9, the terms of runtime/tune/candidate.h with the tiles' real numbers of
-//               columns
+//               columns; of halves three quarters of the last term
 //   streamed    1.8 + |latency, L2|_1.17
 //                 latency   0.37 (longest + (waves - 1) mean + 0.28 rows waves), of the steps of 8
 //                           entries that the tiles have
 //                 L2        136 bytes an entry and warp at 16.2 TB/s
 //   compressed  1.84 + what blocks stage of B at 13.3 TB/s + the stream at 4.5 TB/s + an element of
-//               B for each entry and column at 7.7 TB/s
-//   panels      3 + products of the steps, dense, of a wave's blocks at 0.42 of the peak (f32 in
-//               parts: six of them at 0.56), or A and B at 7 TB/s
-//   bitmap      2.5 + |stream at 4 TB/s, tiles of 16 x 16 in 14 clocks and 3 for each 8
-//               columns|_4 + B for each multiprocessor at 6 TB/s + 1 [clusters]
-//   dense       by a library: a + b K + 2 M N K / rate, of f32 6.9, 0.0013 and 52e6, tf32 4.9,
-//               0.0007 and 268e6, f16 and bf16 2.5, 0.0011 and 939e6; one column: 2.5 + A at 6
-//               TB/s. Our own kernel is taken to need twice as long.
+//               B for each entry and column at 7.7 TB/s; of halves 3.3, 14.7 and 7.3
+//   panels      panel_us() (panel_schedule.h)
+//   bitmap      1.02 + |stream at 4 TB/s, tiles of 16 x 16 in 14 clocks and 34.4 for each 8
+//               columns|_4 + B for each multiprocessor at 2.8 TB/s + 1 [clusters]
+//   dense       by a library: a + |b K, 2 M N K / rate|_p, with a, b, rate and p of f32 4.1, 0.002,
+//               56e6 and 0.59, tf32 5.7, 0.00023, 240e6 and 0.48, f16 and bf16 2.4, 0.0015, 675e6
+//               and 5.3; one column: 2.5 + A at 6 TB/s. Our own kernel is taken to need twice as
+//               long.
 //
 // |...|_p is the p-th root of the sum of p-th powers.
 #pragma once
