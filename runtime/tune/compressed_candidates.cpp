@@ -34,7 +34,7 @@ void add_compressed_candidates(const Layer& layer, const Device& device,
   if (layer.n == 0 || layer.n > kMostColumns || layer.element_bytes > 4)
     return;
   for (const uint32_t splitk : {0u, 4u, 8u, 16u, 32u})
-    for (const uint32_t prefetch : {16u, 4u}) {
+    for (const uint32_t prefetch : {8u, 4u}) {
       Candidate candidate;
       candidate.words = fmt::format("strategy=compressed,prefetch={}", prefetch);
       if (splitk != 0) // else the compiler's choice
