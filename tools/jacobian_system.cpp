@@ -70,7 +70,11 @@ std::vector<DetectionPoint> detection_points(const JacobianRequest& request) {
   throw UserError(Place{request.source.name, 0, 0, {}},
                   fmt::format("the pattern is too small: residual {} depends on unknown {}{}",
                               entry.row, entry.column, how),
-                  "give a pattern that has the entry, or leave out --pattern");
+                  request.pattern
+                      ? "give a pattern that has the entry, or leave out --pattern"
+                      : "the pattern found from other points lacks it: look for one at more points "
+                        "(--points), or give one (--pattern); a residual must be a function of its "
+                        "unknowns and parameters alone");
 }
 
 jacobian::ProgramOptions program_options(const JacobianRequest& request) {

@@ -176,9 +176,13 @@ void throw_compile_error(const std::string& log, const ResidualSource& source) {
         "Parameters& p, T& f)` or `template <class T> __device__ void residual(Unknowns<T> x, "
         "const Parameters& p, Residuals<T> f)`");
   const std::vector<Located> errors = user_errors(log, source.name);
-  if (errors.empty())
+  if (errors.empty()) {
+    // The compiler complains about the text behind the file.
+    if (const std::optional<Place> place = unclosed_bracket(source))
+      throw UserError(*place, "nothing closes what is opened here");
     throw InternalError(
         fmt::format("the program around {} does not compile:\n{}", source.name, log));
+  }
   std::string message = errors[0].message;
   for (size_t i = 1; i < std::min(errors.size(), kMostErrors); ++i)
     message += fmt::format("\n{}: error: {}",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -21,9 +22,44 @@ size_t count_of(const ParameterArray& array) {
   return std::visit([](const auto& values) { return values.size(); }, array.values);
 }
 
+/// Words of C++ that name nothing else.
+constexpr std::string_view kKeywords[] = {"alignas",       "alignof",     "and",
+                                          "and_eq",        "asm",         "auto",
+                                          "bitand",        "bitor",       "bool",
+                                          "break",         "case",        "catch",
+                                          "char",          "char16_t",    "char32_t",
+                                          "char8_t",       "class",       "compl",
+                                          "concept",       "const",       "const_cast",
+                                          "consteval",     "constexpr",   "constinit",
+                                          "continue",      "co_await",    "co_return",
+                                          "co_yield",      "decltype",    "default",
+                                          "delete",        "do",          "double",
+                                          "dynamic_cast",  "else",        "enum",
+                                          "explicit",      "export",      "extern",
+                                          "false",         "float",       "for",
+                                          "friend",        "goto",        "if",
+                                          "inline",        "int",         "long",
+                                          "mutable",       "namespace",   "new",
+                                          "noexcept",      "not",         "not_eq",
+                                          "nullptr",       "operator",    "or",
+                                          "or_eq",         "private",     "protected",
+                                          "public",        "register",    "reinterpret_cast",
+                                          "requires",      "return",      "short",
+                                          "signed",        "sizeof",      "static",
+                                          "static_assert", "static_cast", "struct",
+                                          "switch",        "template",    "this",
+                                          "thread_local",  "throw",       "true",
+                                          "try",           "typedef",     "typeid",
+                                          "typename",      "union",       "unsigned",
+                                          "using",         "virtual",     "void",
+                                          "volatile",      "wchar_t",     "while",
+                                          "xor",           "xor_eq"};
+
 bool is_identifier(const std::string& name) {
   const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0 || c == '_'; };
-  return !name.empty() && is_letter(static_cast<unsigned char>(name[0])) &&
+  return !name.empty() &&
+         std::find(std::begin(kKeywords), std::end(kKeywords), name) == std::end(kKeywords) &&
+         is_letter(static_cast<unsigned char>(name[0])) &&
          std::all_of(name.begin(), name.end(),
                      [&](unsigned char c) { return is_letter(c) || std::isdigit(c) != 0; });
 }
@@ -49,7 +85,9 @@ void check(const ParameterSet& parameters) {
     if (!is_identifier(array.name) || array.name.rfind("size_", 0) == 0)
       throw UserError(
           fmt::format("the parameter \"{}\" cannot be a member of a C++ struct", array.name),
-          "name it with letters, digits and _, not beginning with a digit or with size_");
+          "name it with letters, digits and _, not beginning with a digit or with size_, and not "
+          "by a "
+          "word of C++");
     if (!names.insert(array.name).second)
       throw UserError(fmt::format("there are two parameters called {}", array.name));
     if (array.varies && count_of(array) % parameters.instances != 0)

@@ -1,7 +1,5 @@
 #include "runtime/jacobian/source.h"
 
-#include "ir/error.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -235,6 +233,22 @@ uint64_t line_of_residual(const ResidualSource& source) {
   throw UserError(Place{source.name, 0, 0, {}}, "there is no residual",
                   "write `template <class T> __device__ void residual(Row i, Unknowns<T> x, const "
                   "Parameters& p, T& f)`, or with `Residuals<T> f` and without `Row i`");
+}
+
+std::optional<Place> unclosed_bracket(const ResidualSource& source) {
+  std::vector<Token> open;
+  for (const Token& token : Lexer(source.text).run()) {
+    if (token.in_directive)
+      continue;
+    const std::string_view text = token.text;
+    if (text == "{" || text == "(" || text == "[")
+      open.push_back(token);
+    else if ((text == "}" || text == ")" || text == "]") && !open.empty())
+      open.pop_back();
+  }
+  if (open.empty())
+    return std::nullopt;
+  return place_of(source, open.back());
 }
 
 bool has_sums(const ResidualSource& source) {

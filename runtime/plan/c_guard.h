@@ -44,7 +44,9 @@ T& required(T* pointer, const char* name) {
 /// A struct of this library's size, or a longer one of which it does not know the end.
 template <typename Struct>
 void check_size(const Struct& given, const char* name) {
-  if (given.struct_size < sizeof(Struct)) [[unlikely]]
+  // No library's struct will be as long as the upper bound: nobody has set the size.
+  if (given.struct_size < sizeof(Struct) || given.struct_size > 16 * sizeof(Struct) + 1024)
+      [[unlikely]]
     throw UsageError(
         fmt::format("{}: struct_size is {}, expected {}", name, given.struct_size, sizeof(Struct)),
         "set struct_size to sizeof the struct before the call");

@@ -270,6 +270,13 @@ void LuPlan::check_system(const LuSystem& system) const {
     throw UsageError("the bundle was compiled without solves with the transposed matrix");
 }
 
+void LuPlan::check_apart(LuAddress x, uint64_t count, const LuWorkspace& memory,
+                         const char* what) const {
+  if (count > 0 && x < memory.memory + memory.bytes &&
+      memory.memory < x + count * bytes_of(manifest_.type))
+    throw UsageError(fmt::format("x lies in {}", what), "give it memory of its own");
+}
+
 void LuPlan::initialize_workspace(const LuWorkspace& workspace, cuda::StreamHandle stream) const {
   check_workspace(workspace);
   executor_->initialize(workspace, stream);
@@ -287,6 +294,7 @@ void LuPlan::solve(const LuWorkspace& workspace, const LuSystem& system,
                    cuda::StreamHandle stream) const {
   check_workspace(workspace);
   check_system(system);
+  check_apart(system.x, manifest_.n * system.right_sides, workspace, "the workspace");
   if (system.right_sides == 0)
     return;
   check_has_room(workspace);
@@ -327,6 +335,9 @@ void LuPlan::solve_refined(const LuWorkspace& workspace, const LuSystem& system,
   check_system(system);
   check_numbers("values", refinement.values, manifest_.nnz);
   check_refinement(refinement.memory, system.right_sides);
+  const uint64_t count = manifest_.n * system.right_sides;
+  check_apart(system.x, count, workspace, "the workspace");
+  check_apart(system.x, count, refinement.memory, "the memory of the refinement");
   if (!(refinement.options.target >= 0 && refinement.options.target < 1))
     throw UsageError(fmt::format("a target of {}", refinement.options.target),
                      "a number from 0, less than 1; 0 is the unit roundoff");
@@ -388,6 +399,7 @@ void LuPlan::batch_solve(const LuWorkspace& workspace, uint64_t instances, LuAdd
   const uint64_t count = manifest_.n * instances;
   check_numbers("b", b, count);
   check_numbers("x", x, count);
+  check_apart(x, count, workspace, "the workspace");
   if (std::max(b, x) - std::min(b, x) < count * bytes_of(manifest_.type))
     throw UsageError("b and x overlap", "the solutions of a batch need memory of their own");
   if (instances > 0)

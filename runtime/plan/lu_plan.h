@@ -104,6 +104,8 @@ private:
   void check_batch(const LuWorkspace& workspace, uint64_t instances) const;
   void check_numbers(const char* what, LuAddress address, uint64_t count) const;
   void check_system(const LuSystem& system) const;
+  /// Solutions may not be written over what they are computed from.
+  void check_apart(LuAddress x, uint64_t count, const LuWorkspace& memory, const char* what) const;
   void check_has_room(const LuWorkspace& workspace) const;
   void check_refinement(const LuWorkspace& memory, uint64_t right_sides) const;
 

@@ -386,6 +386,7 @@ TEST_CASE("lu: arguments that cannot be are refused, and nothing is launched", "
   refuse_system("x is a null", [](auto& s, auto&) { s.x = nullptr; });
   refuse_system("x is not aligned", [&](auto& s, auto&) { s.x = behind(s.x, 1); });
   refuse_system("overlap", [&](auto& s, auto&) { s.x = behind(s.b, 8); });
+  refuse_system("x lies in the workspace", [&](auto& s, auto& w) { s.x = behind(w.memory, 8); });
   refuse_system("right_sides is -1", [](auto& s, auto&) { s.right_sides = -1; });
   refuse_system("right-hand sides", [](auto& s, auto&) { s.right_sides = int64_t{1} << 40; });
   refuse_system("transposed is 2", [](auto& s, auto&) { s.transposed = 2; });

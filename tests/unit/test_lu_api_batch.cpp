@@ -318,6 +318,7 @@ TEST_CASE("lu batch api: a launch each, and no other call of the driver", "[lu_a
   refuse_systems("x is not aligned", [&](auto& s) { s.x = behind(s.x, 4); });
   refuse_systems("overlap", [&](auto& s) { s.x = behind(s.b, 80); });
   refuse_systems("overlap", [&](auto& s) { s.x = const_cast<void*>(s.b); });
+  refuse_systems("x lies in the workspace", [&](auto& s) { s.x = workspace.memory; });
   CHECK(there.fake.launches.size() == launches);
   check_refused(sparsertc_lu_batch_status(lu.get(), &workspace, nullptr, 1000, nullptr, nullptr),
                 SPARSERTC_ERROR_INVALID_ARGUMENT, "1000 instances need");

@@ -272,6 +272,7 @@ TEST_CASE("lu refined: what cannot be is refused", "[lu_api]") {
   refuse("not aligned to 256",
          [](auto&, auto& r) { r.memory = static_cast<char*>(r.memory) + 64; });
   refuse("the refinement's memory has", [](auto&, auto& r) { --r.bytes; });
+  refuse("x lies in the memory of the refinement", [](auto& s, auto& r) { s.x = r.memory; });
   refuse("2 right-hand sides need", [](auto& s, auto&) { s.right_sides = 2; });
   refuse("1001 steps", [](auto&, auto& r) { r.maximum_steps = 1001; });
   refuse("a target of -1", [](auto&, auto& r) { r.target = -1; });

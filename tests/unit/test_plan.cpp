@@ -2,6 +2,7 @@
 // it, and what is said.
 #include "tests/unit/plan_session.h"
 
+#include <cstring>
 #include <thread>
 
 using namespace sparsertc;
@@ -220,6 +221,15 @@ TEST_CASE("structs of other sizes") {
   CHECK(loaded.execute(wish.arguments) == SPARSERTC_OK);
   wish.later = uint64_t{1} << 40;
   check_refused(loaded.execute(wish.arguments), SPARSERTC_ERROR_INVALID_ARGUMENT, "is set");
+
+  // Nobody set the sizes.
+  std::memset(&longer, 0xee, sizeof longer);
+  const auto before = longer;
+  check_refused(sparsertc_plan_query(loaded.plan, &longer.info), SPARSERTC_ERROR_INVALID_ARGUMENT,
+                "sparsertc_plan_info: struct_size is 17216961135462248174, expected");
+  CHECK(std::memcmp(&longer, &before, sizeof longer) == 0);
+  std::memset(&wish, 0xee, sizeof wish);
+  check_refused(loaded.execute(wish.arguments), SPARSERTC_ERROR_INVALID_ARGUMENT, "struct_size is");
 
   sparsertc_execution_status status = {4, 0, 0, 0};
   check_refused(sparsertc_plan_status(loaded.plan, loaded.workspace, nullptr, &status),

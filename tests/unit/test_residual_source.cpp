@@ -104,7 +104,7 @@ TEST_CASE("parameters: types by their values") {
   set.instances = 3;
   set.arrays.push_back({"a", std::vector<double>{1}, false});
   CHECK_THROWS_WITH(parameter_types(set), Contains("two parameters called a"));
-  for (const char* name : {"", "2a", "a-b", "size_a", "x y"}) {
+  for (const char* name : {"", "2a", "a-b", "size_a", "x y", "for", "xor_eq"}) {
     set.arrays.back().name = name;
     CHECK_THROWS_WITH(parameter_types(set), Contains("cannot be a member"));
   }
@@ -143,4 +143,9 @@ TEST_CASE("logs: errors are shown at the user's lines, each once") {
       error_of("x(13): error: static assertion failed with \"SPARSERTC_NO_SIGNATURE\"", source),
       Contains("dir/F.cu:2:1: error: `residual` cannot be called as it should be"));
   CHECK_THROWS_AS(throw_compile_error("sparsertc/dual.cuh(3): error: no", source), InternalError);
+  const std::string behind = "sparsertc/kernels.cuh(3): error: no namespace here";
+  CHECK_THAT(error_of(behind, {"F.cu", "#define OPEN {\nvoid residual() {\n  a[1]; // }\n"}),
+             Contains("F.cu:2:17: error: nothing closes what is opened here"));
+  CHECK_THAT(error_of(behind, {"F.cu", "void residual() {\n  f(a[1);\n}"}),
+             Contains("F.cu:1:17: error: nothing closes"));
 }
