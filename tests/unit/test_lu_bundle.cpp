@@ -144,7 +144,13 @@ TEST_CASE("lu bundle: tables that cannot be are refused by name", "[lu_bundle]")
     t.column_scale.assign(t.size, std::numeric_limits<double>::infinity());
   });
   refused("column_offset", [](LuTables& t) { t.column_offset[1] = t.nnz() + 1; });
-  refused("row_index", [](LuTables& t) { std::swap(t.row_index[0], t.row_index[1]); });
+  refused("row_index", [](LuTables& t) {
+    uint32_t column = 0; // the first of two entries
+    while (t.column_offset[column + 1] - t.column_offset[column] < 2)
+      ++column;
+    const uint64_t first = t.column_offset[column];
+    std::swap(t.row_index[first], t.row_index[first + 1]);
+  });
   refused("diagonal", [](LuTables& t) { t.diagonal[2] = t.nnz(); });
   refused("row_offset", [](LuTables& t) { t.row_offset.pop_back(); });
   refused("column_index", [](LuTables& t) { t.column_index.back() = t.size; });
