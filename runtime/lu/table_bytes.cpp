@@ -104,8 +104,11 @@ public:
 
 private:
   void append(const void* data, size_t count) {
-    const auto* const first = static_cast<const uint8_t*>(data);
-    bytes_.insert(bytes_.end(), first, first + count);
+    // GCC 12 warns of an insertion at the end, inlined with a known size.
+    const size_t end = bytes_.size();
+    bytes_.resize(end + count);
+    if (count > 0)
+      std::memcpy(bytes_.data() + end, data, count);
   }
 
   std::vector<uint8_t> bytes_;
