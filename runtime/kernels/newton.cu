@@ -9,6 +9,9 @@
 using u32 = unsigned;
 using u64 = unsigned long long;
 
+/// Entries whose loads a thread has under way at once.
+constexpr u32 kInFlight = 4;
+
 enum Outcome : u32 { kRunning, kConverged, kDiverged, kStalled, kSingular, kNotFinite, kLimit };
 
 /// What the next step kernel does to the iterate.
@@ -85,8 +88,15 @@ __device__ void norm_of(const T* f, u64 n, u64 instances, u64 log_lanes, u64 chu
   const u64 begin = blockIdx.y * chunk, end = begin + chunk < n ? begin + chunk : n;
   double most = 0;
   if (instance < instances)
-    for (u64 e = begin + row; e < end; e += rows)
-      most = larger(most, fabs(double(f[e * instances + instance])));
+    for (u64 e = begin + row; e < end; e += kInFlight * rows) {
+      T value[kInFlight];
+#pragma unroll
+      for (u32 k = 0; k < kInFlight; ++k)
+        value[k] = e + k * rows < end ? f[(e + k * rows) * instances + instance] : T(0);
+#pragma unroll
+      for (u32 k = 0; k < kInFlight; ++k)
+        most = larger(most, fabs(double(value[k])));
+    }
   found[threadIdx.x] = most;
   for (u32 half = rows / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -170,12 +180,24 @@ extern "C" __global__ void __launch_bounds__(256)
     return;
   const double length = state.action == kRestore ? 0 : state.length;
   const u64 begin = blockIdx.y * chunk, end = begin + chunk < n ? begin + chunk : n;
-  for (u64 e = begin + (threadIdx.x >> log_lanes); e < end; e += rows) {
-    const u64 at = e * instances + instance;
-    const double from = starts ? x[at] : base[at];
-    if (starts)
-      base[at] = from;
-    x[at] = length == 0 ? from : from - length * step[at];
+  const double* const source = starts ? x : base;
+  for (u64 e = begin + (threadIdx.x >> log_lanes); e < end; e += kInFlight * rows) {
+    double from[kInFlight], along[kInFlight];
+#pragma unroll
+    for (u32 k = 0; k < kInFlight; ++k) {
+      const u64 at = (e + k * rows) * instances + instance;
+      const bool inside = e + k * rows < end;
+      from[k] = inside ? source[at] : 0;
+      along[k] = inside && length != 0 ? step[at] : 0;
+    }
+#pragma unroll
+    for (u32 k = 0; k < kInFlight; ++k)
+      if (e + k * rows < end) {
+        const u64 at = (e + k * rows) * instances + instance;
+        if (starts)
+          base[at] = from[k];
+        x[at] = length == 0 ? from[k] : from[k] - length * along[k];
+      }
   }
 }
 
