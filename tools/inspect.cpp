@@ -249,12 +249,9 @@ std::string describe_bitmap(const SpmmSchedule& schedule, const PatternStatistic
 
 /// Why a strategy cannot be, for its line of the table: "not here: REASON".
 std::string reason_of(const StrategyPlan& plan) {
-  std::string reason = plan.refused.substr(0, plan.refused.find('\n'));
-  const std::string begin =
-      fmt::format("usage error: --tile: strategy={} ", name_of(plan.strategy));
-  if (reason.rfind(begin, 0) == 0)
-    reason.erase(0, begin.size());
-  return "not here: " + reason;
+  const std::string begin = fmt::format("strategy={} ", name_of(plan.strategy));
+  const bool is_of_it = plan.refused.rfind(begin, 0) == 0;
+  return "not here: " + (is_of_it ? plan.refused.substr(begin.size()) : plan.refused);
 }
 
 std::string to_text(const PipelineResult& result, const PatternStatistics& statistics,

@@ -1,7 +1,7 @@
 #include "compiler/inspect/bitmap_schedule.h"
 
 #include "compiler/inspect/blocks_at_once.h"
-#include "ir/error.h"
+#include "compiler/inspect/tile_refusal.h"
 
 #include <fmt/format.h>
 
@@ -28,26 +28,23 @@ uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
 }
 
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
-}
-
 void check_words(const SpmmTileChoice& choice) {
   if (choice.rows.value_or(BitmapStream::kTile) != BitmapStream::kTile)
-    refuse("strategy=bitmap has tiles of 16 rows", "leave rows out; warps and groups have others");
+    refuse_tile("strategy=bitmap has tiles of 16 rows",
+                "leave rows out; warps and groups have others");
   if (choice.chunk && (*choice.chunk % BitmapStream::kChunkColumns != 0 ||
                        *choice.chunk > kMostChunks * BitmapStream::kChunkColumns))
-    refuse("strategy=bitmap takes chunk=128, 256, 384 or 512", "choose one of these");
+    refuse_tile("strategy=bitmap takes chunk=128, 256, 384 or 512", "choose one of these");
   if (choice.prefetch && (*choice.prefetch < kLeastInFlight || *choice.prefetch > kMostInFlight))
-    refuse(fmt::format("strategy=bitmap has from {} to {} stages in flight", kLeastInFlight,
-                       kMostInFlight),
-           "choose prefetch=3");
+    refuse_tile(fmt::format("strategy=bitmap has from {} to {} stages in flight", kLeastInFlight,
+                            kMostInFlight),
+                "choose prefetch=3");
   if (choice.cluster && !std::has_single_bit(*choice.cluster))
-    refuse("strategy=bitmap takes cluster=1, 2, 4 or 8", "choose one of these");
+    refuse_tile("strategy=bitmap takes cluster=1, 2, 4 or 8", "choose one of these");
   if (choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=bitmap has no stage, and no weights but its stream",
-           "leave stage and weights out");
+    refuse_tile("strategy=bitmap has no stage, and no weights but its stream",
+                "leave stage and weights out");
 }
 
 /// How a block's warps share rows and K.
@@ -213,7 +210,7 @@ BitmapRefusal bitmap_refusal(const SpmmSchedule& schedule) {
   if (!problem.columns || *problem.columns > kMostBitmapColumns)
     return {fmt::format("strategy=bitmap needs a fixed number of columns, at most {}",
                         kMostBitmapColumns),
-            "give -n, or choose strategy=streamed"};
+            problem.columns ? "choose strategy=streamed" : "give -n, or choose strategy=streamed"};
   if (problem.nonfinite != Nonfinite::dense)
     return {"strategy=bitmap multiplies zeros, so that NaN and infinity in B also reach rows that "
             "have no entry there",
@@ -287,7 +284,7 @@ SpmmPrediction predict_bitmap(const Pattern& pattern, const SpmmSchedule& schedu
 
 void schedule_bitmap(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   if (const BitmapRefusal refusal = bitmap_refusal(schedule); !refusal.why.empty())
-    refuse(refusal.why, refusal.way_out);
+    refuse_tile(refusal.why, refusal.way_out);
   check_words(choice);
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
@@ -310,15 +307,17 @@ void schedule_bitmap(const Pattern& pattern, const SpmmTileChoice& choice, SpmmS
       tile.vec /= 2;
   }
   if (!any)
-    refuse(fmt::format("strategy=bitmap has at most {} warps in a block, rows of tiles times parts "
-                       "of K",
-                       kThreadsPerBlock / kWarp),
-           "choose fewer warps or parts");
+    refuse_tile(
+        fmt::format("strategy=bitmap has at most {} warps in a block, rows of tiles times parts "
+                    "of K",
+                    kThreadsPerBlock / kWarp),
+        "choose fewer warps or parts");
   if (!fits)
-    refuse(fmt::format("strategy=bitmap has no shape whose rows of B, stages and sums fit into the "
-                       "{} bytes of a block on {}",
-                       limit, schedule.target.name),
-           "choose fewer warps, groups or stages in flight, or a larger cluster");
+    refuse_tile(
+        fmt::format("strategy=bitmap has no shape whose rows of B, stages and sums fit into the "
+                    "{} bytes of a block on {}",
+                    limit, schedule.target.name),
+        "choose fewer warps, groups or stages in flight, or a larger cluster");
   const uint32_t columns = kColumns * tile.vec;
   schedule.ranges.push_back({{1, columns}, false, {}});
   schedule.guarded = *problem.columns % columns != 0;

@@ -1,7 +1,7 @@
 #include "compiler/inspect/compressed_schedule.h"
 
 #include "compiler/inspect/blocks_at_once.h"
-#include "ir/error.h"
+#include "compiler/inspect/tile_refusal.h"
 
 #include <fmt/format.h>
 
@@ -28,10 +28,6 @@ constexpr uint32_t kMostWideColumns = 2;
 
 uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
-}
-
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
 }
 
 uint32_t staged_element_bytes(const SpmmSchedule& schedule) {
@@ -77,12 +73,12 @@ void check_words(const SpmmTileChoice& choice) {
     return !word || std::has_single_bit(*word);
   };
   if (!is_power(choice.vec) || !is_power(choice.splitk) || !is_power(choice.prefetch))
-    refuse("strategy=compressed takes powers of two for vec, splitk and prefetch",
-           "choose 1, 2, 4, ...");
+    refuse_tile("strategy=compressed takes powers of two for vec, splitk and prefetch",
+                "choose 1, 2, 4, ...");
   if (choice.groups.value_or(1) != 1 || choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=compressed has no groups or stage, and no weights but its stream",
-           "leave groups, stage and weights out");
+    refuse_tile("strategy=compressed has no groups or stage, and no weights but its stream",
+                "leave groups, stage and weights out");
 }
 
 uint32_t choose_parts(const Pattern& pattern, const SpmmSchedule& schedule, uint32_t rows) {
@@ -138,7 +134,7 @@ CompressedRefusal compressed_refusal(const SpmmSchedule& schedule) {
   if (!problem.columns || *problem.columns > kMostCompressedColumns)
     return {fmt::format("strategy=compressed needs a fixed number of columns, at most {}",
                         kMostCompressedColumns),
-            "give -n, or choose strategy=streamed"};
+            problem.columns ? "choose strategy=streamed" : "give -n, or choose strategy=streamed"};
   return {};
 }
 
@@ -210,7 +206,7 @@ uint32_t row_staging_bytes(const SpmmSchedule& schedule) {
 void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
                          SpmmSchedule& schedule) {
   if (const CompressedRefusal refusal = compressed_refusal(schedule); !refusal.why.empty())
-    refuse(refusal.why, refusal.way_out);
+    refuse_tile(refusal.why, refusal.way_out);
   check_words(choice);
   const SpmmProblem& problem = schedule.problem;
   SpmmTile& tile = schedule.tile;
@@ -247,20 +243,20 @@ void schedule_compressed(const Pattern& pattern, const SpmmTileChoice& choice,
       }
     }
     if (columns == 1)
-      refuse(fmt::format("strategy=compressed would stage {} bytes of B, {} has {} a block",
-                         shared_bytes(schedule), schedule.target.name,
-                         schedule.target.shared_bytes_per_block),
-             "choose fewer rows or parts, or strategy=streamed");
+      refuse_tile(fmt::format("strategy=compressed would stage {} bytes of B, {} has {} a block",
+                              shared_bytes(schedule), schedule.target.name,
+                              schedule.target.shared_bytes_per_block),
+                  "choose fewer rows or parts, or strategy=streamed");
     columns /= 2;
   }
   if (choice.warps && *choice.warps != tile.warps)
-    refuse(fmt::format("rows={} with splitk={} and vec={} take {} warps, not {}", tile.rows,
-                       tile.splitk, tile.vec, tile.warps, *choice.warps),
-           "leave warps out");
+    refuse_tile(fmt::format("rows={} with splitk={} and vec={} take {} warps, not {}", tile.rows,
+                            tile.splitk, tile.vec, tile.warps, *choice.warps),
+                "leave warps out");
   if (schedule.threads_x > kThreadsPerBlock)
-    refuse(fmt::format("rows={}, splitk={} make {} threads a block, at most {} fit", tile.rows,
-                       tile.splitk, schedule.threads_x, kThreadsPerBlock),
-           "choose fewer rows or parts");
+    refuse_tile(fmt::format("rows={}, splitk={} make {} threads a block, at most {} fit", tile.rows,
+                            tile.splitk, schedule.threads_x, kThreadsPerBlock),
+                "choose fewer rows or parts");
   schedule.ranges.push_back({{1, columns}, false, {}});
   schedule.guarded = *problem.columns % columns != 0;
   schedule.neighbouring_columns = tile.vec > 1 && problem.layout == Layout::row_major &&

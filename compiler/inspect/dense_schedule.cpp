@@ -1,6 +1,6 @@
 #include "compiler/inspect/dense_schedule.h"
 
-#include "ir/error.h"
+#include "compiler/inspect/tile_refusal.h"
 
 #include <fmt/format.h>
 
@@ -28,32 +28,31 @@ uint32_t round_up(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b * b);
 }
 
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
-}
-
 void check_problem(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   if (schedule.target.is_host)
-    refuse("strategy=dense is for GPUs", "choose strategy=streamed or unrolled");
+    refuse_tile("strategy=dense is for GPUs", "choose strategy=streamed or unrolled");
   if (problem.convolution)
-    refuse("strategy=dense is for products of matrices, and for convolutions that are one (1x1, "
-           "stride 1; NCHW: one image)",
-           "choose strategy=streamed or unrolled");
+    refuse_tile(
+        "strategy=dense is for products of matrices, and for convolutions that are one (1x1, "
+        "stride 1; NCHW: one image)",
+        "choose strategy=streamed or unrolled");
   if (problem.half_terms != 0)
-    refuse("strategy=dense has sums in f32 or f64", "leave --half-terms out");
+    refuse_tile("strategy=dense has sums in f32 or f64", "leave --half-terms out");
   if (problem.nonfinite != Nonfinite::dense)
-    refuse("strategy=dense multiplies zeros, so that NaN and infinity in B also reach rows that "
-           "have no entry there",
-           "give --nonfinite=dense if that will do, or choose strategy=unrolled");
+    refuse_tile(
+        "strategy=dense multiplies zeros, so that NaN and infinity in B also reach rows that "
+        "have no entry there",
+        "give --nonfinite=dense if that will do, or choose strategy=unrolled");
   if (!problem.columns)
-    refuse("strategy=dense needs a fixed number of columns",
-           "give -n, or choose strategy=unrolled");
+    refuse_tile("strategy=dense needs a fixed number of columns",
+                "give -n, or choose strategy=unrolled");
   if (uint64_t{schedule.rows} * schedule.inner > kMostElements)
-    refuse(fmt::format("strategy=dense writes A with its zeros, {} x {} elements, at most {} are "
-                       "possible",
-                       schedule.rows, schedule.inner, kMostElements),
-           "choose strategy=streamed");
+    refuse_tile(
+        fmt::format("strategy=dense writes A with its zeros, {} x {} elements, at most {} are "
+                    "possible",
+                    schedule.rows, schedule.inner, kMostElements),
+        "choose strategy=streamed");
 }
 
 void check_words(const SpmmTileChoice& choice) {
@@ -63,18 +62,19 @@ void check_words(const SpmmTileChoice& choice) {
   if (!is_one_of(choice.rows, 16, 64) || !is_one_of(choice.vec, 1, 4) ||
       !is_one_of(choice.warps, 1, 32) || !is_one_of(choice.groups, 1, 32) ||
       !is_one_of(choice.chunk, 16, 64))
-    refuse("strategy=dense takes rows=16, 32 or 64, vec=1, 2 or 4, chunk=16, 32 or 64, and powers "
-           "of two for warps and groups",
-           "choose one of these");
+    refuse_tile(
+        "strategy=dense takes rows=16, 32 or 64, vec=1, 2 or 4, chunk=16, 32 or 64, and powers "
+        "of two for warps and groups",
+        "choose one of these");
   if (choice.prefetch && (*choice.prefetch < kLeastInFlight || *choice.prefetch > kMostInFlight))
-    refuse(fmt::format("strategy=dense has from {} to {} chunks in shared memory", kLeastInFlight,
-                       kMostInFlight),
-           "choose prefetch=3");
+    refuse_tile(fmt::format("strategy=dense has from {} to {} chunks in shared memory",
+                            kLeastInFlight, kMostInFlight),
+                "choose prefetch=3");
   if (choice.splitk.value_or(1) != 1 || choice.cluster.value_or(1) != 1 ||
       choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=dense has no parts of K, no other stage, and no weights but its array",
-           "leave splitk, cluster, stage and weights out");
+    refuse_tile("strategy=dense has no parts of K, no other stage, and no weights but its array",
+                "leave splitk, cluster, stage and weights out");
 }
 
 /// What a dense library does in one call: sums, the residual, relu.
@@ -106,14 +106,15 @@ void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
       break;
   }
   if (tile.rows * tile.vec > kMostSums)
-    refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
-                       tile.rows, tile.vec, tile.rows * tile.vec, kMostSums),
-           "choose fewer rows or columns a thread");
+    refuse_tile(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
+                            tile.rows, tile.vec, tile.rows * tile.vec, kMostSums),
+                "choose fewer rows or columns a thread");
   schedule.threads_x = kWarp * tile.warps;
   if (schedule.threads_x * tile.groups > kThreadsPerBlock)
-    refuse(fmt::format("warps={}, groups={} make {} threads a block, at most {} fit", tile.warps,
-                       tile.groups, schedule.threads_x * tile.groups, kThreadsPerBlock),
-           "choose fewer warps or groups");
+    refuse_tile(fmt::format("warps={}, groups={} make {} threads a block, at most {} fit",
+                            tile.warps, tile.groups, schedule.threads_x * tile.groups,
+                            kThreadsPerBlock),
+                "choose fewer warps or groups");
   tile.chunk = choice.chunk.value_or(is_dense_on_tensor_cores(schedule) ? 32 : 16);
   tile.prefetch = choice.prefetch.value_or(kUsualInFlight);
   const auto fits = [&] {
@@ -122,17 +123,17 @@ void choose_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   while (!choice.prefetch && tile.prefetch > kLeastInFlight && !fits())
     --tile.prefetch;
   if (!fits())
-    refuse(fmt::format("strategy=dense would stage {} bytes, {} has {} a block",
-                       dense_staging(schedule).bytes, schedule.target.name,
-                       schedule.target.shared_bytes_per_block),
-           "choose a smaller chunk, or fewer warps, groups or chunks in flight");
+    refuse_tile(fmt::format("strategy=dense would stage {} bytes, {} has {} a block",
+                            dense_staging(schedule).bytes, schedule.target.name,
+                            schedule.target.shared_bytes_per_block),
+                "choose a smaller chunk, or fewer warps, groups or chunks in flight");
 }
 
 void choose_code(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
   const bool can = library_can(schedule);
   if (choice.dense == DenseCode::library && !can)
-    refuse("dense=library is for products without a bias, and with no activation but relu",
-           "choose dense=own");
+    refuse_tile("dense=library is for products without a bias, and with no activation but relu",
+                "choose dense=own");
   schedule.tile.dense = choice.dense.value_or(can ? DenseCode::library : DenseCode::own);
   if (schedule.tile.dense == DenseCode::library)
     schedule.remarks.push_back("dense=library: cuBLAS multiplies where it is found at run time, "

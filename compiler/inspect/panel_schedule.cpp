@@ -1,6 +1,6 @@
 #include "compiler/inspect/panel_schedule.h"
 
-#include "ir/error.h"
+#include "compiler/inspect/tile_refusal.h"
 
 #include <fmt/format.h>
 
@@ -32,10 +32,6 @@ uint32_t ceil_div(uint64_t a, uint64_t b) {
   return static_cast<uint32_t>((a + b - 1) / b);
 }
 
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
-}
-
 bool is_tf32(const SpmmSchedule& schedule) {
   return panel_operands(schedule.problem).is_tf32();
 }
@@ -55,22 +51,24 @@ uint32_t staged_pitch(const SpmmSchedule& schedule) {
 void check_problem(const SpmmSchedule& schedule) {
   const SpmmProblem& problem = schedule.problem;
   if (schedule.target.is_host)
-    refuse("strategy=panels is for GPUs: a CPU has no tensor cores",
-           "choose strategy=streamed or unrolled");
+    refuse_tile("strategy=panels is for GPUs: a CPU has no tensor cores",
+                "choose strategy=streamed or unrolled");
   if (problem.convolution)
-    refuse("strategy=panels is for products of matrices, and for convolutions that are one (1x1, "
-           "stride 1; NCHW: one image)",
-           "choose strategy=streamed or unrolled");
+    refuse_tile(
+        "strategy=panels is for products of matrices, and for convolutions that are one (1x1, "
+        "stride 1; NCHW: one image)",
+        "choose strategy=streamed or unrolled");
   if (problem.type == DataType::f64 || problem.half_terms != 0)
-    refuse("strategy=panels has sums in f32 of f16, bf16 or f32",
-           "choose another --dtype without --half-terms, or strategy=streamed");
+    refuse_tile("strategy=panels has sums in f32 of f16, bf16 or f32",
+                "choose another --dtype without --half-terms, or strategy=streamed");
   if (problem.nonfinite != Nonfinite::dense)
-    refuse("strategy=panels multiplies padding, so that NaN and infinity in B also reach rows that "
-           "have no entry there",
-           "give --nonfinite=dense if that will do, or choose strategy=unrolled");
+    refuse_tile(
+        "strategy=panels multiplies padding, so that NaN and infinity in B also reach rows that "
+        "have no entry there",
+        "give --nonfinite=dense if that will do, or choose strategy=unrolled");
   if (!problem.columns)
-    refuse("strategy=panels needs a fixed number of columns",
-           "give -n, or choose strategy=unrolled");
+    refuse_tile("strategy=panels needs a fixed number of columns",
+                "give -n, or choose strategy=unrolled");
 }
 
 void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
@@ -79,25 +77,26 @@ void check_words(const SpmmTileChoice& choice, const SpmmSchedule& schedule) {
   };
   if (!is_one_of(choice.rows, 16, 64) || !is_one_of(choice.vec, 1, 4) ||
       !is_one_of(choice.warps, 1, 32) || !is_one_of(choice.groups, 1, 32))
-    refuse(
+    refuse_tile(
         "strategy=panels takes rows=16, 32 or 64, vec=1, 2 or 4, and powers of two for warps and "
         "groups",
         "choose one of these");
   if (choice.prefetch && (*choice.prefetch < kLeastInFlight || *choice.prefetch > kMostInFlight))
-    refuse(fmt::format("strategy=panels has from {} to {} rounds of B in shared memory",
-                       kLeastInFlight, kMostInFlight),
-           "choose prefetch=3");
+    refuse_tile(fmt::format("strategy=panels has from {} to {} rounds of B in shared memory",
+                            kLeastInFlight, kMostInFlight),
+                "choose prefetch=3");
   if (is_split(schedule) && choice.prefetch.value_or(kSplitInFlight) != kSplitInFlight)
-    refuse("strategy=panels has two rounds of split f32 in shared memory", "choose prefetch=2");
+    refuse_tile("strategy=panels has two rounds of split f32 in shared memory",
+                "choose prefetch=2");
   if (!is_one_of(choice.splitk, 1, kMostParts))
-    refuse("strategy=panels has 1, 2 or 4 parts of K", "choose splitk=1, 2 or 4");
+    refuse_tile("strategy=panels has 1, 2 or 4 parts of K", "choose splitk=1, 2 or 4");
   if (!is_one_of(choice.chunk, choice.splitk.value_or(1), PanelShape::kMostStepsOfRound))
-    refuse("strategy=panels has 1, 2 or 4 steps in a round, at least one for each part of K",
-           "choose chunk=4");
+    refuse_tile("strategy=panels has 1, 2 or 4 steps in a round, at least one for each part of K",
+                "choose chunk=4");
   if (choice.cluster.value_or(1) != 1 || choice.stage.value_or(Stage::global) != Stage::global ||
       choice.weights.value_or(WeightOperand::immediate) != WeightOperand::immediate)
-    refuse("strategy=panels has no clusters or stage, and no weights but its stream",
-           "leave cluster, stage and weights out");
+    refuse_tile("strategy=panels has no clusters or stage, and no weights but its stream",
+                "leave cluster, stage and weights out");
 }
 
 /// A part of the slots over the columns that a panel with rows like these may need: its columns,
@@ -209,15 +208,16 @@ void choose_tile(const Pattern& pattern, const SpmmTileChoice& choice, SpmmSched
   tile.splitk = best.splitk;
   tile.chunk = choice.chunk.value_or(PanelShape::kMostStepsOfRound);
   if (tile.rows * tile.vec > most_sums(schedule))
-    refuse(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
-                       tile.rows, tile.vec, tile.rows * tile.vec, most_sums(schedule)),
-           "choose fewer rows or columns a thread");
+    refuse_tile(fmt::format("rows={} and vec={} need {} sums a thread, at most {} are possible",
+                            tile.rows, tile.vec, tile.rows * tile.vec, most_sums(schedule)),
+                "choose fewer rows or columns a thread");
   schedule.threads_x = kWarp * tile.warps;
   const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
   if (threads > kThreadsPerBlock)
-    refuse(fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
-                       tile.warps, tile.groups, tile.splitk, threads, kThreadsPerBlock),
-           "choose fewer warps, groups or parts of K");
+    refuse_tile(
+        fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
+                    tile.warps, tile.groups, tile.splitk, threads, kThreadsPerBlock),
+        "choose fewer warps, groups or parts of K");
 }
 
 PanelShape shape_of(const Pattern& pattern, const SpmmSchedule& schedule) {
@@ -254,10 +254,10 @@ void fit_block(const SpmmTileChoice& choice, SpmmSchedule& schedule) {
     schedule.threads_x = kWarp * tile.warps;
   }
   if (!fits())
-    refuse(fmt::format("strategy=panels would stage {} bytes of B, {} has {} a block",
-                       panel_shared_bytes(schedule), schedule.target.name,
-                       schedule.target.shared_bytes_per_block),
-           "choose fewer warps, columns a thread or rounds in flight");
+    refuse_tile(fmt::format("strategy=panels would stage {} bytes of B, {} has {} a block",
+                            panel_shared_bytes(schedule), schedule.target.name,
+                            schedule.target.shared_bytes_per_block),
+                "choose fewer warps, columns a thread or rounds in flight");
 }
 
 } // namespace

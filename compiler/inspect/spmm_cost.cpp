@@ -3,6 +3,7 @@
 #include "compiler/inspect/compressed_schedule.h"
 #include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
+#include "compiler/inspect/tile_refusal.h"
 #include "ir/error.h"
 
 #include <algorithm>
@@ -243,6 +244,8 @@ std::vector<StrategyPlan> plan_strategies(const Matrix& weights, const SpmmProbl
       plan.schedule =
           schedule_spmm(weights, problem, target, words, std::numeric_limits<uint64_t>::max());
       plan.us = predicted_us(weights.pattern, plan.schedule);
+    } catch (const TileRefusal& error) {
+      plan.refused = error.reason();
     } catch (const UsageError& error) {
       plan.refused = error.what();
     }

@@ -6,6 +6,7 @@
 #include "compiler/inspect/dense_schedule.h"
 #include "compiler/inspect/panel_schedule.h"
 #include "compiler/inspect/staged_region.h"
+#include "compiler/inspect/tile_refusal.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -18,48 +19,47 @@ namespace {
 /// Compute capability.
 constexpr uint32_t kFirstWithClusters = 90;
 
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
-}
-
 void check_staging(const SpmmSchedule& schedule) {
   const SpmmTile& tile = schedule.tile;
   const SpmmProblem& problem = schedule.problem;
   if (tile.strategy != Strategy::unrolled)
-    refuse("stage=smem needs strategy=unrolled", "leave stage out, or choose strategy=unrolled");
+    refuse_tile("stage=smem needs strategy=unrolled",
+                "leave stage out, or choose strategy=unrolled");
   if (tile.splitk != 1 && !problem.convolution)
-    refuse("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
+    refuse_tile("stage=smem and splitk cannot go together", "choose splitk=1 or stage=global");
   if (tile.cluster != 1)
-    refuse("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
+    refuse_tile("stage=smem and cluster cannot go together", "choose cluster=1 or stage=global");
   if (problem.layout != Layout::row_major && !problem.convolution)
-    refuse("stage=smem needs row-major B", "choose stage=global or --layout=row");
+    refuse_tile("stage=smem needs row-major B", "choose stage=global or --layout=row");
   if (problem.layout != Layout::row_major && element_bytes(problem.type) < kLeastCopy)
-    refuse(fmt::format("stage=smem of {} needs images in NCHW: those in NHWC are copied by single "
-                       "elements of at least 4 bytes",
-                       name_of(problem.type)),
-           "choose stage=global, --layout=nchw or --dtype=f32");
+    refuse_tile(
+        fmt::format("stage=smem of {} needs images in NCHW: those in NHWC are copied by single "
+                    "elements of at least 4 bytes",
+                    name_of(problem.type)),
+        "choose stage=global, --layout=nchw or --dtype=f32");
   if (tile.prefetch < kLeastChunks)
-    refuse("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
+    refuse_tile("stage=smem needs at least two chunks in flight", "choose prefetch=2 or more");
   const uint32_t piece = staging_piece_bytes(schedule);
   if (piece == 0)
-    refuse(fmt::format("stage=smem copies at least 4 aligned bytes at a time, which {} or ldb of "
-                       "this problem do not allow",
-                       problem.convolution ? "the width of the images" : "N"),
-           fmt::format("choose stage=global, or pad {} and ldb to a multiple of 4 bytes",
-                       problem.convolution ? "the images" : "N"));
+    refuse_tile(
+        fmt::format("stage=smem copies at least 4 aligned bytes at a time, which {} or ldb of "
+                    "this problem do not allow",
+                    problem.convolution ? "the width of the images" : "N"),
+        fmt::format("choose stage=global, or pad {} and ldb to a multiple of 4 bytes",
+                    problem.convolution ? "the images" : "N"));
   if (stages_images(schedule)) {
     if (staged_region(schedule).passes > kMostPasses)
-      refuse(fmt::format("stage=smem: {} threads would copy {} elements each of a channel",
-                         copying_threads(schedule), staged_region(schedule).passes),
-             "choose more groups, or a smaller vec");
+      refuse_tile(fmt::format("stage=smem: {} threads would copy {} elements each of a channel",
+                              copying_threads(schedule), staged_region(schedule).passes),
+                  "choose more groups, or a smaller vec");
     return;
   }
   const uint32_t pieces = schedule.columns_per_block() * element_bytes(problem.type) / piece;
   if (tile.groups % groups_for_staging(schedule) != 0)
-    refuse(fmt::format("stage=smem: {} threads cannot share {} pieces of a row evenly",
-                       schedule.threads_x * tile.groups, pieces),
-           fmt::format("choose groups a multiple of {}, or a smaller vec",
-                       groups_for_staging(schedule)));
+    refuse_tile(fmt::format("stage=smem: {} threads cannot share {} pieces of a row evenly",
+                            schedule.threads_x * tile.groups, pieces),
+                fmt::format("choose groups a multiple of {}, or a smaller vec",
+                            groups_for_staging(schedule)));
 }
 
 } // namespace
@@ -70,45 +70,47 @@ void check_limits(SpmmSchedule& schedule) {
   const uint32_t parts_of_thread = target.is_host ? std::max(1u, tile.parts()) : 1;
   const uint64_t sums = uint64_t{tile.rows} * tile.vec * parts_of_thread;
   if (sums > kMostSums)
-    refuse(fmt::format("rows={} and vec={}{} need {} sums a thread, at most {} are possible",
-                       tile.rows, tile.vec,
-                       parts_of_thread > 1 ? fmt::format(" in {} parts of K", parts_of_thread) : "",
-                       sums, kMostSums),
-           "choose fewer rows, columns a thread or parts");
+    refuse_tile(
+        fmt::format("rows={} and vec={}{} need {} sums a thread, at most {} are possible",
+                    tile.rows, tile.vec,
+                    parts_of_thread > 1 ? fmt::format(" in {} parts of K", parts_of_thread) : "",
+                    sums, kMostSums),
+        "choose fewer rows, columns a thread or parts");
   if (schedule.problem.half_terms != 0 && schedule.problem.half_terms > 64)
     throw UsageError("half-precision sums over more than 64 terms are not offered",
                      "choose --half-terms from 1 to 64");
   if (tile.strategy == Strategy::streamed && tile.weights == WeightOperand::constant_bank)
-    refuse("strategy=streamed keeps its weights in memory, not in the constant bank",
-           "leave weights out, or choose strategy=unrolled");
+    refuse_tile("strategy=streamed keeps its weights in memory, not in the constant bank",
+                "leave weights out, or choose strategy=unrolled");
   if ((tile.cluster & (tile.cluster - 1)) != 0)
-    refuse(fmt::format("there are no clusters of {} blocks", tile.cluster),
-           "choose cluster=1, 2, 4 or 8");
+    refuse_tile(fmt::format("there are no clusters of {} blocks", tile.cluster),
+                "choose cluster=1, 2, 4 or 8");
   if (target.is_host) {
     if (tile.stage == Stage::smem)
-      refuse("stage=smem is for GPUs", "leave stage out");
+      refuse_tile("stage=smem is for GPUs", "leave stage out");
     return;
   }
   if (tile.cluster > 1 && target.compute_capability < kFirstWithClusters)
-    refuse(fmt::format("cluster={}: {} has no clusters of blocks", tile.cluster, target.name),
-           "choose cluster=1 and splitk for parts of K, or sm_90 or newer as target");
+    refuse_tile(fmt::format("cluster={}: {} has no clusters of blocks", tile.cluster, target.name),
+                "choose cluster=1 and splitk for parts of K, or sm_90 or newer as target");
   const uint32_t threads = schedule.threads_x * tile.groups * tile.splitk;
   if (threads > kMostThreadsOfBlock)
-    refuse(fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
-                       tile.warps, tile.groups, tile.splitk, threads, kMostThreadsOfBlock),
-           "choose fewer warps, groups or parts");
+    refuse_tile(
+        fmt::format("warps={}, groups={}, splitk={} make {} threads a block, at most {} fit",
+                    tile.warps, tile.groups, tile.splitk, threads, kMostThreadsOfBlock),
+        "choose fewer warps, groups or parts");
   if (meets_at_named_barriers(tile) && tile.groups > kNamedBarriers)
-    refuse("splitk allows at most 15 groups", "choose fewer groups");
+    refuse_tile("splitk allows at most 15 groups", "choose fewer groups");
   if (tile.stage == Stage::smem) {
     check_staging(schedule);
     round_chunk(schedule);
   }
   const uint64_t shared = shared_bytes(schedule);
   if (shared > target.shared_bytes_per_block)
-    refuse(fmt::format("the tile needs {} bytes of shared memory, {} has {} a block", shared,
-                       target.name, target.shared_bytes_per_block),
-           tile.stage == Stage::smem ? "choose a smaller chunk, prefetch, vec or fewer warps"
-                                     : "choose fewer rows, warps, groups or parts");
+    refuse_tile(fmt::format("the tile needs {} bytes of shared memory, {} has {} a block", shared,
+                            target.name, target.shared_bytes_per_block),
+                tile.stage == Stage::smem ? "choose a smaller chunk, prefetch, vec or fewer warps"
+                                          : "choose fewer rows, warps, groups or parts");
 }
 
 uint32_t staging_piece_bytes(const SpmmSchedule& schedule) {

@@ -13,6 +13,7 @@
 #include "compiler/inspect/spmm_cost.h"
 #include "compiler/inspect/spmm_tile_choice.h"
 #include "compiler/inspect/staged_region.h"
+#include "compiler/inspect/tile_refusal.h"
 #include "ir/error.h"
 
 #include <fmt/format.h>
@@ -137,10 +138,6 @@ bool stages_unasked(const Pattern& pattern, SpmmSchedule schedule, const SpmmTil
   return fits(schedule) && staged_region(schedule).passes <= kMostPasses;
 }
 
-[[noreturn]] void refuse(const std::string& message, const std::string& way_out) {
-  throw UsageError("--tile: " + message, way_out);
-}
-
 } // namespace
 
 // ---- rows to tiles ----
@@ -205,9 +202,9 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
   schedule.inner = pattern.columns;
   settle_problem(schedule);
   if (given.border && !problem.convolution)
-    refuse("border= is for convolutions", "leave border out");
+    refuse_tile("border= is for convolutions", "leave border out");
   if (given.dense && given.strategy != Strategy::dense)
-    refuse("dense= is for strategy=dense", "leave dense out, or choose strategy=dense");
+    refuse_tile("dense= is for strategy=dense", "leave dense out, or choose strategy=dense");
   if (budget == 0)
     budget = target.is_host ? kDefaultHostBudget : kDefaultGpuBudget;
   SpmmTileChoice choice = given;
@@ -215,15 +212,16 @@ SpmmSchedule schedule_spmm(const Matrix& weights, const SpmmProblem& problem, co
     choice.stage = Stage::smem;
   schedule.tile.stage = choice.stage.value_or(Stage::global);
   if (given.border && stages_images(schedule))
-    refuse("border= is for images that are not staged", "leave border out, or choose stage=global");
+    refuse_tile("border= is for images that are not staged",
+                "leave border out, or choose stage=global");
   plan_border(pattern, choose_border(pattern, schedule, choice, Strategy::unrolled), schedule);
   const uint32_t vec = choice.vec.value_or(target.is_host ? 1 : choose_gpu_vec(schedule));
   schedule.tile.strategy = choose_strategy(schedule, choice, budget, pattern.nnz(),
                                            unrolled_size(pattern, schedule, vec));
   if (given.order && schedule.tile.strategy != Strategy::unrolled)
-    refuse(fmt::format("order= is for unrolled code, not strategy={}",
-                       name_of(schedule.tile.strategy)),
-           "leave order out, or choose strategy=unrolled");
+    refuse_tile(fmt::format("order= is for unrolled code, not strategy={}",
+                            name_of(schedule.tile.strategy)),
+                "leave order out, or choose strategy=unrolled");
   if (schedule.tile.strategy != Strategy::unrolled)
     plan_border(pattern, choose_border(pattern, schedule, choice, schedule.tile.strategy),
                 schedule);
