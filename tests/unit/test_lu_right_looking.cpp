@@ -153,17 +153,17 @@ constexpr LuStageFusion kFusions[] = {LuStageFusion::automatic, LuStageFusion::n
 TEST_CASE("right-looking: hostile shapes, every kind of columns and launches") {
   const Device device;
   Random random(test::test_seed(20261201));
-  for (const test::NamedPattern& named : test::hostile_squares(40))
+  for (const test::NamedPattern& named : test::hostile_squares(24))
     for (const LuWorkColumns columns : kColumns)
       for (const LuStageFusion fusion : kFusions) {
         INFO(named.name << ", columns " << static_cast<int>(columns) << ", fusion "
                         << static_cast<int>(fusion));
         check<double>(device, named.pattern, random, false, options_with(columns, fusion));
+        if (fusion != LuStageFusion::automatic)
+          continue;
         check<float>(device, named.pattern, random, true, options_with(columns, fusion));
-        if (fusion == LuStageFusion::automatic)
-          check<C128>(device, named.pattern, random, true, options_with(columns, fusion));
-        if (fusion == LuStageFusion::none)
-          check<C64>(device, named.pattern, random, false, options_with(columns, fusion));
+        check<C128>(device, named.pattern, random, true, options_with(columns, fusion));
+        check<C64>(device, named.pattern, random, false, options_with(columns, fusion));
       }
 }
 
@@ -191,7 +191,8 @@ TEST_CASE("right-looking: a dense tail of any size, as other columns and as all"
     check<double>(device, grid, random, columns % 2 == 0, options);
     check<float>(device, test::random_square(random, 100, 4), random, true, options);
     check<C128>(device, test::random_square(random, 100, 4), random, columns % 2 == 1, options);
-    check<C64>(device, grid, random, true, options);
+    if (columns % 64 == 0 || columns == 1000)
+      check<C64>(device, grid, random, true, options);
   }
   for (const test::NamedPattern& named : test::hostile_squares(90))
     for (const std::optional<uint32_t>& columns :
@@ -199,7 +200,7 @@ TEST_CASE("right-looking: a dense tail of any size, as other columns and as all"
       INFO(named.name << ", tail " << (columns ? static_cast<int>(*columns) : -1));
       options.tail_columns = columns;
       check<double>(device, named.pattern, random, true, options);
-      if (columns)
+      if (columns && *columns > 1)
         check<C128>(device, named.pattern, random, false, options);
     }
 }
@@ -250,7 +251,8 @@ TEST_CASE("right-looking: updates large enough to be divided by rows") {
   for (const LuWorkColumns columns : kColumns) {
     LuRightLookingOptions options = options_with(columns, LuStageFusion::none);
     options.warps_of_multiprocessor = 64;
-    check<C64>(device, pattern, random, true, options);
+    if (columns == LuWorkColumns::automatic)
+      check<C64>(device, pattern, random, true, options);
     const LuRightLooking plan = make_right_looking(test::tables_in_order(pattern), options);
     CHECK(std::any_of(plan.update.begin(), plan.update.end(),
                       [](const LuUpdate& update) { return update.flags & kLuUpdateRows; }));
