@@ -3,6 +3,7 @@
 #include "compiler/emit/ptx.h"
 #include "compiler/inspect/lu_batch_loop.h"
 #include "compiler/lower/lu_batch_loop.h"
+#include "tests/support/lu_rounding.h"
 
 #include <catch2/catch.hpp>
 
@@ -65,24 +66,6 @@ T scaled(T value, double factor) {
   return lu::to_scalar<T>(lu::to_scalar<lu::Wide<T>>(value) * factor);
 }
 
-/// The arithmetic of compiler/lower/lu_kernel_writer.h.
-template <class T>
-T fused(T a, T b, T c) {
-  if constexpr (lu::ScalarTraits<T>::kComplex) {
-    const auto re = std::fma(-a.imag(), b.imag(), std::fma(a.real(), b.real(), c.real()));
-    return {re, std::fma(a.imag(), b.real(), std::fma(a.real(), b.imag(), c.imag()))};
-  } else {
-    return std::fma(a, b, c);
-  }
-}
-template <class T>
-T product(T a, T b) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-a.imag(), b.imag(), a.real() * b.real()),
-            std::fma(a.imag(), b.real(), a.real() * b.imag())};
-  else
-    return a * b;
-}
 template <class T>
 T with_phase(T x, lu::Real<T> size) {
   if constexpr (lu::ScalarTraits<T>::kComplex) {
@@ -130,7 +113,7 @@ BatchReference<T> solve_in_order(const LuTables& t, const std::vector<T>& values
       column[t.row_index[slot]] = v[slot];
     for (uint64_t slot = t.column_offset[j]; slot < t.diagonal[j]; ++slot) {
       const uint32_t k = t.row_index[slot];
-      const T minus = -product(column[k], v[t.diagonal[k]]);
+      const T minus = -rounded_product(column[k], v[t.diagonal[k]]);
       for (uint64_t q = t.diagonal[k] + 1; q < t.column_offset[k + 1]; ++q)
         column[t.row_index[q]] = fused(v[q], minus, column[t.row_index[q]]);
     }
@@ -150,13 +133,13 @@ BatchReference<T> solve_in_order(const LuTables& t, const std::vector<T>& values
     T sum = scaled(b[row], t.row_scale.empty() ? 1.0 : t.row_scale[row]);
     for (uint64_t p = t.row_offset[i]; p < t.row_diagonal[i]; ++p)
       sum = fused(-v[t.row_slot[p]], z[t.column_index[p]], sum);
-    z[i] = product(sum, v[t.diagonal[i]]);
+    z[i] = rounded_product(sum, v[t.diagonal[i]]);
   }
   for (uint32_t i = t.size; i-- > 0;) {
     T sum = 0;
     const uint64_t end = t.row_offset[i + 1], first = t.row_diagonal[i] + 1;
     for (uint64_t p = end; p-- > first;)
-      sum = p + 1 == end ? product(v[t.row_slot[p]], z[t.column_index[p]])
+      sum = p + 1 == end ? rounded_product(v[t.row_slot[p]], z[t.column_index[p]])
                          : fused(v[t.row_slot[p]], z[t.column_index[p]], sum);
     if (end > first)
       z[i] = fused(-sum, v[t.diagonal[i]], z[i]);

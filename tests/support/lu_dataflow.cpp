@@ -5,6 +5,7 @@
 #include "compiler/inspect/lu_dataflow.h"
 #include "compiler/lower/lu_dataflow.h"
 #include "runtime/lu/refine.h"
+#include "tests/support/lu_rounding.h"
 
 #include <catch2/catch.hpp>
 
@@ -25,24 +26,6 @@ std::span<const uint8_t> bytes_of(const std::vector<T>& values) {
 template <class T>
 std::span<uint8_t> bytes_of(std::vector<T>& values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(T)};
-}
-
-/// x y and x y + z with the kernels' roundings.
-template <class T>
-T product(T x, T y) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), x.real() * y.real()),
-            std::fma(x.imag(), y.real(), x.real() * y.imag())};
-  else
-    return x * y;
-}
-template <class T>
-T fused(T x, T y, T z) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), std::fma(x.real(), y.real(), z.real())),
-            std::fma(x.imag(), y.real(), std::fma(x.real(), y.imag(), z.imag()))};
-  else
-    return std::fma(x, y, z);
 }
 
 /// A number of the caller's times a scale, rounded.
@@ -121,9 +104,10 @@ std::vector<T> factor_in_order(const LuTables& t, const LuDataflow& flow,
     for (uint32_t lane = 0; lane < kLanes; ++lane)
       for (uint32_t p = 0; p < kProducts; ++p)
         if (const uint32_t left = operand(packet, 0, lane, p); left != kNoWord)
-          sum[lane] = fused(v[left],
-                            product(v[operand(packet, 1, lane, p)], v[operand(packet, 2, lane, p)]),
-                            sum[lane]);
+          sum[lane] =
+              fused(v[left],
+                    rounded_product(v[operand(packet, 1, lane, p)], v[operand(packet, 2, lane, p)]),
+                    sum[lane]);
     const uint32_t group = flow.group[packet];
     if (group == 0)
       return true;
@@ -168,8 +152,8 @@ std::vector<lu::Wide<T>> solve_in_steps(const LuTables& t, const LuBlockSolve& s
   const uint32_t n = t.size;
   std::vector<T> x(n + 1, T(0));
   for (uint32_t i = 0; i < n; ++i)
-    x[i] = product(scaled<T>(b[from[i]], from_scale.empty() ? 1.0 : from_scale[from[i]]),
-                   values[t.diagonal[i]]);
+    x[i] = rounded_product(scaled<T>(b[from[i]], from_scale.empty() ? 1.0 : from_scale[from[i]]),
+                           values[t.diagonal[i]]);
   std::vector<std::vector<T>> sums(steps.warps, std::vector<T>(kLanes, T(0)));
   for (uint32_t step = 0; step < steps.steps; ++step)
     for (uint32_t warp = 0; warp < steps.warps; ++warp)
@@ -183,7 +167,7 @@ std::vector<lu::Wide<T>> solve_in_steps(const LuTables& t, const LuBlockSolve& s
           const uint64_t at =
               ((steps.shape[2 * r + 1] + i / 4) * uint64_t{kLanes} + lane) * 4 + i % 4;
           const uint32_t slot = steps.slot[at];
-          return slot == kNoWord ? T(0) : -product(values[slot], values[steps.pivot[at]]);
+          return slot == kNoWord ? T(0) : -rounded_product(values[slot], values[steps.pivot[at]]);
         };
         std::vector<T>& sum = sums[warp];
         const uint32_t group = steps.shape[2 * r];

@@ -6,8 +6,8 @@
 #include "ir/lu_tables.h"
 #include "runtime/lu/gpu_strategy.h"
 #include "runtime/lu/scalar.h"
+#include "tests/support/lu_rounding.h"
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,24 +18,6 @@ namespace sparsertc::test {
 /// B by slot, rounded to T; zeros where only L'+U has an entry.
 template <class T>
 std::vector<T> placed(const LuTables& tables, const std::vector<lu::Wide<T>>& values);
-
-/// x y and x y + z with the roundings of the kernels of all strategies.
-template <class T>
-T rounded_product(T x, T y) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), x.real() * y.real()),
-            std::fma(x.imag(), y.real(), x.real() * y.imag())};
-  else
-    return x * y;
-}
-template <class T>
-T fused(T x, T y, T z) {
-  if constexpr (lu::ScalarTraits<T>::kComplex)
-    return {std::fma(-x.imag(), y.imag(), std::fma(x.real(), y.real(), z.real())),
-            std::fma(x.imag(), y.real(), std::fma(x.real(), y.imag(), z.imag()))};
-  else
-    return std::fma(x, y, z);
-}
 
 /// |L' D U - B| of the entry that is farthest beyond what rounding may do to a sum of so many
 /// terms, in parts of that: at most 1 of a good factorization.
