@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "runtime/jacobian/gpu_program.h"
 #include "runtime/jacobian/program.h"
+#include "tests/support/nvrtc.h"
 #include "tests/support/residuals.h"
 #include "tests/support/temporary_folder.h"
 
@@ -16,15 +17,6 @@ using namespace sparsertc::jacobian;
 using Catch::Contains;
 
 namespace {
-
-std::shared_ptr<const cuda::Nvrtc> nvrtc_or_skip() {
-  try {
-    return cuda::Nvrtc::open();
-  } catch (const RuntimeError& error) {
-    WARN("SKIPPED: " << error.what());
-    return nullptr;
-  }
-}
 
 std::string program_of(const test::ResidualCase& one, bool f32, bool batch, bool by_row) {
   JacobianScheduleOptions schedule;
@@ -51,30 +43,25 @@ std::string error_of(const cuda::Nvrtc& nvrtc, const std::string& text) {
 } // namespace
 
 TEST_CASE("residuals are compiled by NVRTC, and the same text gives the same PTX") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   for (const test::ResidualCase& one : test::residual_cases()) {
     CAPTURE(one.name);
-    cuda::CudaSource source;
-    source.name = "residual";
-    source.text = program_of(one, one.name == "branches", one.name == "chain", one.by_row);
-    source.target = "compute_90";
-    source.options = {"-std=c++20", "-default-device"};
-    source.from_user = true;
-    const cuda::CudaCompiled compiled = nvrtc->compile(source);
-    CHECK(compiled.log.empty()); // no warnings of ours
-    CHECK_THAT(compiled.ptx, Contains(".entry sparsertc_residual(") &&
-                                 Contains(".entry sparsertc_product(") &&
-                                 Contains(".entry sparsertc_take_status("));
-    CHECK_THAT(compiled.ptx, one.by_row ? Contains(".entry sparsertc_local_")
-                                        : Contains(".entry sparsertc_coloured_"));
-    CHECK(nvrtc->compile(source).ptx == compiled.ptx);
+    const std::string program =
+        program_of(one, one.name == "branches", one.name == "chain", one.by_row);
+    const std::string ptx = test::compile_residual(*nvrtc, program);
+    CHECK_THAT(ptx, Contains(".entry sparsertc_residual(") &&
+                        Contains(".entry sparsertc_product(") &&
+                        Contains(".entry sparsertc_take_status("));
+    CHECK_THAT(ptx, one.by_row ? Contains(".entry sparsertc_local_")
+                               : Contains(".entry sparsertc_coloured_"));
+    CHECK(test::compile_residual(*nvrtc, program) == ptx);
   }
 }
 
 TEST_CASE("residuals: several threads share a task's sums") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   const test::ResidualCase one = test::weighted_graph(30);
@@ -91,20 +78,14 @@ TEST_CASE("residuals: several threads share a task's sums") {
     ProgramOptions options;
     options.shared = share > 0;
     options.entries = evaluation_entries(made.tables);
-    cuda::CudaSource source;
-    source.name = "residual";
-    source.text = make_program(one.source, one.parameters, options);
-    source.target = "compute_90";
-    source.options = {"-std=c++20", "-default-device"};
-    source.from_user = true;
-    const cuda::CudaCompiled compiled = nvrtc->compile(source);
-    CHECK(compiled.log.empty());
-    CHECK((compiled.ptx.find("shfl.sync.bfly") != std::string::npos) == (share > 0));
+    const std::string ptx =
+        test::compile_residual(*nvrtc, make_program(one.source, one.parameters, options));
+    CHECK((ptx.find("shfl.sync.bfly") != std::string::npos) == (share > 0));
   }
 }
 
 TEST_CASE("residuals: a batch's derivatives in float32") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   for (const test::ResidualCase& one : test::residual_cases()) {
@@ -115,20 +96,14 @@ TEST_CASE("residuals: a batch's derivatives in float32") {
     options.batch = true;
     options.f32_values = true;
     options.entries = evaluation_entries(schedule_jacobian(one.pattern, schedule).tables);
-    cuda::CudaSource source;
-    source.name = "residual";
-    source.text = make_program(one.source, one.parameters, options);
-    source.target = "compute_90";
-    source.options = {"-std=c++20", "-default-device"};
-    source.from_user = true;
-    const cuda::CudaCompiled compiled = nvrtc->compile(source);
-    CHECK(compiled.log.empty());
-    CHECK_THAT(compiled.ptx, Contains("st.global.f32") || Contains("st.global.b32"));
+    const std::string ptx =
+        test::compile_residual(*nvrtc, make_program(one.source, one.parameters, options));
+    CHECK_THAT(ptx, Contains("st.global.f32") || Contains("st.global.b32"));
   }
 }
 
 TEST_CASE("residuals: NVRTC's errors are told with the user's line") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   const std::string head =
@@ -148,7 +123,7 @@ TEST_CASE("residuals: NVRTC's errors are told with the user's line") {
 }
 
 TEST_CASE("residuals: what NVRTC made is kept") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   const testing::TemporaryFolder folder;

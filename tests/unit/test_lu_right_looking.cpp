@@ -10,6 +10,7 @@
 #include "tests/support/lu_patterns.h"
 #include "tests/support/lu_right_looking.h"
 #include "tests/support/lu_right_looking_on_host.h"
+#include "tests/support/nvrtc.h"
 
 #include <catch2/catch.hpp>
 
@@ -531,13 +532,9 @@ TEST_CASE("right-looking: whichever call of the driver fails, all is given back"
 }
 
 TEST_CASE("right-looking: NVRTC takes the kernels") {
-  std::shared_ptr<const cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = cuda::Nvrtc::open();
-  } catch (const RuntimeError& error) {
-    WARN("SKIPPED: " << error.what());
+  const auto nvrtc = test::nvrtc_or_skip();
+  if (!nvrtc)
     return;
-  }
   for (const char* const number : {"f32", "f64", "c64", "c128"})
     CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 90, number).empty());
   CHECK_FALSE(kernels::compile_lu_right_looking(*nvrtc, 80, "c128").empty());

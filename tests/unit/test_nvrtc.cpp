@@ -3,6 +3,7 @@
 #include "ir/error.h"
 #include "runtime/driver/nvrtc.h"
 #include "tests/support/assemble_scene.h"
+#include "tests/support/nvrtc.h"
 
 #include <catch2/catch.hpp>
 
@@ -126,15 +127,6 @@ std::string message_of(const Nvrtc& nvrtc, const CudaSource& source) {
   return {};
 }
 
-std::shared_ptr<const Nvrtc> nvrtc_or_skip() {
-  try {
-    return Nvrtc::open();
-  } catch (const RuntimeError& error) {
-    WARN("SKIPPED: " << error.what());
-    return nullptr;
-  }
-}
-
 } // namespace
 
 TEST_CASE("NVRTC: headers and options arrive, the log comes back") {
@@ -207,7 +199,7 @@ TEST_CASE("NVRTC: where it was looked for") {
 }
 
 TEST_CASE("the real NVRTC compiles, with a header in memory") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   CudaSource source = small_source();
@@ -227,7 +219,7 @@ TEST_CASE("the real NVRTC compiles, with a header in memory") {
 }
 
 TEST_CASE("the real NVRTC: mistakes are shown with their lines") {
-  const auto nvrtc = nvrtc_or_skip();
+  const auto nvrtc = test::nvrtc_or_skip();
   if (!nvrtc)
     return;
   CudaSource source = small_source();

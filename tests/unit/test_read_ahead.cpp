@@ -7,6 +7,7 @@
 #include "runtime/jacobian/host_program.h"
 #include "runtime/jacobian/program.h"
 #include "runtime/jacobian/read_ahead.h"
+#include "tests/support/nvrtc.h"
 #include "tests/support/residuals.h"
 #include "tools/jacobian_system.h"
 
@@ -233,13 +234,9 @@ TEST_CASE("read ahead: tables have each read of each row and term, and each tang
 }
 
 TEST_CASE("read ahead: NVRTC keeps the reads in registers") {
-  std::shared_ptr<const cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = cuda::Nvrtc::open();
-  } catch (const RuntimeError& error) {
-    WARN("SKIPPED: " << error.what());
+  const auto nvrtc = test::nvrtc_or_skip();
+  if (!nvrtc)
     return;
-  }
   const ResidualCase one = test::mixed_graph(31);
   const auto looked = look_at(one);
   if (!looked)
@@ -254,15 +251,9 @@ TEST_CASE("read ahead: NVRTC keeps the reads in registers") {
     options.read_ahead = made->shape;
     options.entries = {evaluation_entries(tables, false, made->shape).back()};
     REQUIRE(options.entries[0].name == terms_entry(tables.terms));
-    cuda::CudaSource source;
-    source.name = "residual";
-    source.text = make_program(one.source, one.parameters, options);
-    source.target = "compute_90";
-    source.options = {"-std=c++20", "-default-device"};
-    source.from_user = true;
-    const cuda::CudaCompiled compiled = nvrtc->compile(source);
-    CHECK(compiled.log.empty());
-    CHECK_THAT(compiled.ptx, Contains(".entry " + terms_entry(tables.terms) + "("));
-    CHECK_THAT(compiled.ptx, !Contains(".local"));
+    const std::string ptx =
+        test::compile_residual(*nvrtc, make_program(one.source, one.parameters, options));
+    CHECK_THAT(ptx, Contains(".entry " + terms_entry(tables.terms) + "("));
+    CHECK_THAT(ptx, !Contains(".local"));
   }
 }
