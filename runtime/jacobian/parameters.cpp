@@ -86,8 +86,7 @@ void check(const ParameterSet& parameters) {
       throw UserError(
           fmt::format("the parameter \"{}\" cannot be a member of a C++ struct", array.name),
           "name it with letters, digits and _, not beginning with a digit or with size_, and not "
-          "by a "
-          "word of C++");
+          "by a word of C++");
     if (!names.insert(array.name).second)
       throw UserError(fmt::format("there are two parameters called {}", array.name));
     if (array.varies && count_of(array) % parameters.instances != 0)

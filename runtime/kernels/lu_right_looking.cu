@@ -202,9 +202,8 @@ __device__ void note_column(int64_t* least, uint32_t column) {
   atomicMin(least, static_cast<int64_t>(column));
 }
 
-/// Looks at the pivot of a column: one that is too small is replaced, with its sign or phase
-/// kept. One lane
-/// does it. The reciprocal takes its place.
+/// Looks at the pivot of a column: one that is too small is replaced, with its sign or phase kept.
+/// One lane does it. The reciprocal takes its place.
 template <class T>
 __device__ T finish_pivot(const RightLookingArguments<T>& a, uint32_t column, T value, Seen& seen) {
   const int64_t bits = a.column_max[column];
